@@ -12,7 +12,7 @@ import (
 const (
 	// maxComms is how many comms of one kernel may be open.
 	maxComms = 1 << 15
-	commFull = "[this kernel has %d comms open, the most there may be; close some: further widgets are not shown]"
+	commFull = "[this kernel has %d comms open, which is the limit; close some: no more widgets are shown]"
 )
 
 // comms are the open comms of a kernel, and the front ends' messages that it has not handled. It is guarded by the lock

@@ -22,7 +22,7 @@ const (
 
 	installBusy  = "another installation of this session is running; try again when it has finished"
 	installEnded = "the installation was stopped: %s"
-	installLarge = "the requirements take %d bytes, the limit is %d; install fewer at a time"
+	installLarge = "the requirements take %d bytes, more than the limit of %d; install fewer at a time"
 	installSoon  = "this kernel asked for more than %d installations in a short time; try again in a few seconds, and name " +
 		"all packages in one request"
 )

@@ -224,5 +224,5 @@ func TestTheRequirementsOfOneRequestAreBounded(t *testing.T) {
 	}))
 	r.execute(command.Execution{ID: "e1"})
 	r.expect(r.untilFinished(), "e1: started",
-		`e1: stdout "the requirements take 33000 bytes, the limit is 32768; install fewer at a time"`, "e1: finished ok")
+		`e1: stdout "the requirements take 33000 bytes, more than the limit of 32768; install fewer at a time"`, "e1: finished ok")
 }

@@ -28,7 +28,7 @@ const (
 	letterFile = ".talaria-upload-letter"
 	maxLetter  = 1 << 20
 
-	unanswered = "the copy of the interpreter gave no answer, maybe for want of memory or of room in the workspace"
+	unanswered = "the copy of the interpreter gave no answer, perhaps for lack of memory or of space in the workspace"
 )
 
 func (k *interpreter) saveVariables(ctx context.Context, c command.SaveVariables) (command.SavedVariables, error) {

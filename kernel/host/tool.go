@@ -9,7 +9,7 @@ import (
 const (
 	maxCalls = 1024 // open at a time in one kernel
 
-	toolsBusy   = "this kernel has 1,024 tool calls open, the most there may be; wait for some of them first"
+	toolsBusy   = "this kernel has 1,024 tool calls open, which is the limit; wait for some of them first"
 	toolEnded   = "the tool call was stopped: %s"
 	toolOutside = "tools can be called only while a cell runs"
 )

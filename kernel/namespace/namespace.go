@@ -68,7 +68,7 @@ func (tier) Layers() []string {
 		"namespaces: user (nested), mount, pid, network, ipc, uts, cgroup",
 		"files: own root, read-only, from an allow-list",
 		"network: none",
-		"no further namespaces",
+		"no new namespaces",
 		"inotify: 16 instances and 4096 watches",
 		"timers and queued signals: RLIMIT_SIGPENDING, 1024",
 	}

@@ -67,7 +67,7 @@ class LargeReprs(RunnerCase):
             with self.subTest(code):
                 text = self.run_cell(code).text
                 self.assertLess(len(text), 17 << 20)
-                self.assertRegex(text[-200:], r"more (characters|bytes)|cut here: of 20,971,520 characters the first")
+                self.assertRegex(text[-200:], r"more (characters|bytes)|cut here: the first [\d,]+ of 20,971,520 characters")
         self.assertLess(len(self.run_cell("'ü' * (20 << 20)").text), 17 << 20)
         self.assertLess(len(self.run_cell("[['x' * 1000] * 1000 for _ in range(1000)]").text), 18 << 20)
 

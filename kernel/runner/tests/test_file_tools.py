@@ -97,7 +97,7 @@ class FileTools(RunnerCase):
             "    try: patch(mode='patch', patch='*** Begin Patch\\n' + text + '\\n*** End Patch')\n"
             "    except ToolError as e: said.append(e.message)\nsaid, open('fits').read()",
         ), (["hunk 2 of fits does not fit: its lines are not in the file, from line 2 on: 'three'",
-             "the patch is malformed: it leaves out the name of a file"], "one\ntwo\n"))  # fmt: skip
+             "the patch is malformed: the name of a file is missing"], "one\ntwo\n"))  # fmt: skip
 
     def test_a_search_has_an_order_pages_and_modes(self) -> None:
         self.assertEqual(self.value(

@@ -69,7 +69,7 @@ class Map(RunnerCase):
         ])  # fmt: skip
         self.assertEqual(got[5][:2], (5, "error"))
         self.assertIn("<lambda>", got[5][2])
-        self.assertEqual(got[6], (0, "timeout", "exceeded its time-out of 1 s"))
+        self.assertEqual(got[6], (0, "timeout", "exceeded its timeout of 1 s"))
 
     def test_results_as_they_end(self) -> None:
         outcome = self.run_cell(

@@ -153,7 +153,7 @@ class Rpc(unittest.TestCase):
             "endless = connect()\ntry:\n    for _ in range(4096): endless.sendall(b'x' * 65536)\n    print('all of it')\n"
             "except OSError: print('cut')\nendless.close()\n"
             "many = []\nfor _ in range(200): many.append(connect())\n"
-            "print(b'the most there may be' in many[-1].recv(1000), len(os.listdir('/proc/self/task')) < 60)\n"
+            "print(b'which is the limit' in many[-1].recv(1000), len(os.listdir('/proc/self/task')) < 60)\n"
             "for s in many: s.close()\nbefore = len(os.listdir('/proc/self/fd'))\n"
             "for _ in range(2000):\n    with connect() as s:\n        try: s.send(b'{')\n"
             "        except BrokenPipeError: pass  # one too many, and closed already\n"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 1000  # characters of each text, of which the session takes fewer
 _IN_CHILD = "talaria.{} works only in the kernel itself, not in an item of a map or another process that it started"
-_IN_THREAD = "talaria.rollback works only in the thread that runs the cell, which it ends"
+_IN_THREAD = "talaria.rollback works only in the thread that runs the cell, because it ends the cell"
 
 
 class CheckpointError(RuntimeError):

@@ -91,7 +91,7 @@ def take(
     strangers = losses.foreign_threads()
     if strangers:
         kill(made, _KILL)
-        reason = f"{strangers} threads of libraries are running{_suspects()}, which a copy would wait for without end"
+        reason = f"{strangers} threads of libraries are running{_suspects()}, which a copy would wait for forever"
         return Made(0, reason, lost)
     return Made(made, "", lost, _resident())
 

@@ -91,7 +91,7 @@ def _save(
         kill(pid, _KILL)  # it has ended, or never will
         waitpid(pid, 0)
     if not said:
-        return _failed("the process that saved them ended, maybe for want of memory")
+        return _failed("the process that saved them ended, perhaps for lack of memory")
     return marshal.loads(said)
 
 

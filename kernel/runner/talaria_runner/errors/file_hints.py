@@ -23,7 +23,7 @@ def find(error: OSError) -> str | None:
     if code == ENOENT:
         return _missing(path, error)
     if code in (EROFS, EACCES, EPERM) and path.startswith("/") and not _is_inside(path, workspace()):
-        return f"files can be written in the workspace ({workspace()}) and in /tmp only"
+        return f"files can be written in the workspace ({workspace()})"
     return None
 
 

@@ -139,14 +139,14 @@ class CommManager:
         id, target = str(comm.comm_id), str(comm.target_name)
         for name in (id, target):
             if len(name.encode("utf-8", "replace")) > _MOST_NAME:
-                raise ValueError(f"comm_id and target_name may have {_MOST_NAME} bytes")
+                raise ValueError(f"comm_id and target_name may have at most {_MOST_NAME} bytes")
         encoded, about = encode_json({} if data is None else data), encode_json(metadata or {})
         attached = [_encoded(buffer) for buffer in buffers or ()]
         size = len(encoded) + len(about) + sum(map(len, attached))
         if size > MOST or len(attached) > MOST_BUFFERS:
             raise ValueError(
                 f"the message has {len(attached)} buffers and takes {size} bytes; "
-                f"{MOST_BUFFERS} buffers and {MOST >> 20} MiB are the most: send it in parts"
+                f"the limits are {MOST_BUFFERS} buffers and {MOST >> 20} MiB: send it in parts"
             )
         self._outbox.put(frames.comm(owner(), action, id, target, encoded, about, attached), marked=True)
         self._outbox.flush()

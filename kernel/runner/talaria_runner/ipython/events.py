@@ -96,4 +96,4 @@ class EventManager:
         try:
             return self.callbacks[event]
         except KeyError:
-            raise KeyError(f"there is no event {event!r}; there are {', '.join(_NAMES)}") from None
+            raise KeyError(f"there is no event {event!r}; available: {', '.join(_NAMES)}") from None

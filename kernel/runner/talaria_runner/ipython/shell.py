@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _USAGE = f"""Python {sys.version.split()[0]}, with the magics of IPython that %lsmagic lists.
 
 obj? says what an object is, obj?? shows its source, *name*? searches for names.
-!command runs a command of the shell, x = !command keeps its output.
+!command runs a shell command, x = !command keeps its output.
 %magic says what each magic does."""
 
 

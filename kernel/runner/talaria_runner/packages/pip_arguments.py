@@ -35,7 +35,7 @@ _OF_THE_INDEX = frozenset(
 _WITH_VALUE_SHORT = ("-r", "-c", "-e", "-i", "-f", "-t")
 _ARCHIVES = (".whl", ".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tbz", ".txz")
 _WORKS = (
-    "what works is NAME, NAME[EXTRA], NAME==1.2 and the like, -r FILE, -U, --force-reinstall, --no-deps, --pre and -q"
+    "use NAME, NAME[EXTRA], NAME==1.2 and the like, -r FILE, -U, --force-reinstall, --no-deps, --pre and -q"
 )
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"

@@ -114,7 +114,7 @@ class Programs:
         try:
             answer = _Answer(f"{self._folder}/{name}.answer")
             try:
-                answer.say(error="too many programs ask for packages at a time; try again")
+                answer.say(error="too many programs are asking for packages at once; try again")
             finally:
                 answer.close()
         except OSError:

@@ -55,7 +55,7 @@ def run(job: Job, index: int, up: int, down: int, out: int) -> None:
     try:
         messages.send(up, messages.RESULT, _packed(outcome))
     except messages.TooLarge as e:
-        message = f"the result takes {e.args[0]:,} bytes, the limit is {messages.MOST >> 20} MiB; write it to a file in talaria.item_dir"
+        message = f"the result takes {e.args[0]:,} bytes; the limit is {messages.MOST >> 20} MiB; write it to a file in talaria.item_dir"
         outcome.status, outcome.value, outcome.displays = "error", None, []
         outcome.error = ("MemoryError", message, [f"MemoryError: {message}"])
         messages.send(up, messages.RESULT, _packed(outcome))
@@ -118,7 +118,7 @@ def _as_json(value: object) -> tuple[str, str]:
         if len(text) <= _MOST_VALUE:
             return text, ""
         print(
-            f"[the value takes {len(text):,} bytes as JSON, the limit is {_MOST_VALUE >> 20} MiB, so it is given as its repr; "
+            f"[the value takes {len(text):,} bytes as JSON, more than the limit of {_MOST_VALUE >> 20} MiB, so it is given as its repr; "
             "write it to a file in talaria.item_dir]", file=sys.stderr)
     except (TypeError, ValueError, RecursionError):
         pass

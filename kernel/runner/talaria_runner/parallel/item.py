@@ -64,5 +64,5 @@ def summary(outcome: Outcome) -> str:
         name, message = outcome.error[:2]
         return f"{name}: {message}".partition("\n")[0][:500] if message else name
     if outcome.status == "timeout":
-        return f"exceeded its time-out of {outcome.reason}"
+        return f"exceeded its timeout of {outcome.reason}"
     return f"its process died ({outcome.reason})"

@@ -57,7 +57,7 @@ class Maps:
         if not callable(function):
             raise TypeError(f"talaria.map: {function!r} cannot be called")
         if on_error not in ("stop", "continue"):
-            raise ValueError('talaria.map: on_error is "stop" or "continue"')
+            raise ValueError('talaria.map: on_error must be "stop" or "continue"')
         inputs = list(items)
         pool = self._pool(lambda index: function(inputs[index]), len(inputs), concurrency, timeout_s, False)
         results = self._results(pool, on_error == "stop")
@@ -109,9 +109,9 @@ class Maps:
             raise RuntimeError("talaria.map works only in the main thread: a copy has no other threads")
         width = _cpus() if concurrency is None else concurrency
         if type(width) is not int or not 1 <= width <= _WIDEST:
-            raise ValueError(f"talaria.map: concurrency is a number from 1 to {_WIDEST}")
+            raise ValueError(f"talaria.map: concurrency must be a whole number from 1 to {_WIDEST}")
         if timeout_s is not None and not timeout_s > 0:
-            raise ValueError("talaria.map: timeout_s is a number of seconds above 0, or None")
+            raise ValueError("talaria.map: timeout_s must be a number of seconds above 0, or None")
         id = self._new_id()
         top = f"{workspace()}/map/{id}"
 
@@ -149,7 +149,7 @@ class Maps:
                     raise result
                 yield outcome.index, result
             if progress.ended < pool.job.count:
-                raise RuntimeError("talaria.map: the cell that began this map has ended, and the map with it; use up its results in that cell")
+                raise RuntimeError("talaria.map: the cell that began this map has ended, and the map with it; consume its results in that cell")
             progress.end()
         finally:
             outcomes.close()

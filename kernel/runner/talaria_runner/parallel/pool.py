@@ -130,7 +130,7 @@ class Pool:
                 self._start(self._next)
             except OSError as e:
                 if e.errno not in (EAGAIN, ENOMEM) or not self._running:
-                    e.add_note("talaria.map: no process can be started for an item; limits.pids and limits.memory_bytes bound them")
+                    e.add_note("talaria.map: no process can be started for an item; end other processes, or raise limits.pids or limits.memory_bytes")
                     raise
                 self._width = len(self._running)
                 return

@@ -74,12 +74,12 @@ def _map(maps: Maps) -> Callable[..., object]:
     ) -> list[object] | Iterator[tuple[int, object]]:  # fmt: skip
         """Calls fn with each of the items, each in a copy of this interpreter, and returns the results in the order of the items.
 
-        A copy has all variables as they are now; what it changes in them is gone when its item has ended. Results are
+        A copy has all variables as they are now; its changes to them are gone when its item has ended. Results are
         pickled. Files that belong to an item go into talaria.item_dir.
 
         concurrency is how many copies run at a time, by default as many as the session has CPUs. timeout_s ends an item that
-        takes longer. The first item that fails ends the others and raises MapError; with on_error="continue" each that fails
-        has its MapError in the list. With as_completed, an iterator gives (index, result) as the items end."""
+        takes longer. The first item that fails ends the others and raises MapError; with on_error="continue", each one that
+        fails has its MapError in the list. With as_completed, an iterator gives (index, result) as the items end."""
         return maps.map(fn, items, concurrency, timeout_s, on_error, as_completed)
 
     map.__module__ = NAME
@@ -89,7 +89,7 @@ def _map(maps: Maps) -> Callable[..., object]:
 
 def _checkpoint(checkpoints: Checkpoints) -> Callable[..., str]:
     def checkpoint(name: str | None = None, *, level: str | None = None) -> str:
-        """Has a checkpoint of the session made when this cell has ended, before the next one runs, and returns its id.
+        """Requests a checkpoint of the session, made when this cell has ended and before the next one runs, and returns its id.
 
         The checkpoint has what the cell has done by its end, not by this call. A checkpoint with a name stays until it is
         deleted. level is "live", "saved" or "files", by default the first of these that is possible; if the level is not
@@ -105,13 +105,13 @@ def _checkpoint(checkpoints: Checkpoints) -> Callable[..., str]:
 
 def _rollback(checkpoints: Checkpoints) -> Callable[..., NoReturn]:
     def rollback(to: str, *, what: str = "all", keep_user_edits: bool = False) -> NoReturn:
-        """Ends this cell, and makes the session what it was at a checkpoint.
+        """Ends this cell, and takes the session back to a checkpoint.
 
         to is the id of the checkpoint, or its name: the newest one with that name. No further line of the cell runs, except
         in finally blocks; the cell is ok and keeps its output, and counts as undone. what is "all", "variables" or "files".
-        With keep_user_edits, files stay as they are that people or tools have changed since the checkpoint, and no cell has.
+        With keep_user_edits, files that only people or tools have changed since the checkpoint stay as they are.
 
-        Raises CheckpointError, and the cell goes on, if there is no such checkpoint or it does not have what is asked for.
+        Raises CheckpointError, and the cell continues, if there is no such checkpoint or it does not have what is asked for.
         Works only in the thread that runs the cell."""
         checkpoints.rollback(to, what, keep_user_edits)
 

@@ -131,7 +131,7 @@ class Reader:
             start += len(part)
         stored = _bytes(self.fd, inner, 32)
         if whole.digest() != stored:
-            raise Unusable("the file of saved variables is damaged: its digest is not that of its content")
+            raise Unusable("the file of saved variables is damaged: its digest does not match its content")
         whole.update(stored)
         if digest is not None and whole.hexdigest() != digest:
             raise Unusable("the file of saved variables is not the one that was written: its digest differs")

@@ -184,6 +184,6 @@ class _Region:
     def read_into(self, array: object) -> None:
         start, size = self._place
         if size != array.nbytes:
-            raise _pickle.UnpicklingError("the memory of an array has another size than the array")
+            raise _pickle.UnpicklingError("the memory of an array differs in size from the array")
         if not self._check:
             archive.read_into(self._fd, memoryview(rebuild.octets(array)), start)

@@ -312,7 +312,7 @@ def _as_json(value: object) -> object:
 def _clean(value: object, depth: int) -> object:
     """value with NaN and infinities as null, and all keys strings."""
     if depth > 150:
-        raise ValueError("nested too deep, or in a circle, for JSON")
+        raise ValueError("nested too deeply, or circular, for JSON")
     if isinstance(value, float):
         return value if isfinite(value) else None
     if value is None or isinstance(value, (str, int)):

@@ -43,7 +43,7 @@ def cut(text: str) -> str:
     most = MOST_TEXT if len(text) <= MOST_TEXT // 4 or text.isascii() else MOST_TEXT // 4
     if len(text) <= most:
         return text
-    return f"{text[:most]}\n[cut here: of {len(text):,} characters the first {most:,} are shown]"
+    return f"{text[:most]}\n[cut here: the first {most:,} of {len(text):,} characters are shown]"
 
 
 class _Writer:

@@ -228,7 +228,7 @@ def _key(column: object, down: bool) -> ndarray:
 def _ranks(column: object, down: bool) -> ndarray:
     numpy, pandas = modules["numpy"], modules["pandas"]
     if not is_a(column.dtype, numpy.dtype) and not comes_from(type(column.dtype), "pandas"):
-        raise Unsortable("the column has a type of its own; sort it in a cell")
+        raise Unsortable("the column has a custom type; sort it in a cell")
     if hasattr(column.dtype, "categories"):
         column = column if hasattr(column, "cat") else pandas.Series(column)
         codes, uniques = column.cat.codes.to_numpy(), list(column.dtype.categories)
@@ -238,7 +238,7 @@ def _ranks(column: object, down: bool) -> ndarray:
             raise Unsortable(f"a column of this kind has more than {OBJECTS:,} rows; sort it in a cell")
         values = list(column)
         if {type(value) for value in values} - _PLAIN - _sortable():
-            raise Unsortable("the column holds objects that have no order here; sort it in a cell")
+            raise Unsortable("the column holds objects that cannot be ordered here; sort it in a cell")
         codes, found = pandas.factorize(numpy.array(values, dtype=object))
         uniques = list(found)
         places = _places(uniques)

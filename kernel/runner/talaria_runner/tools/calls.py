@@ -131,7 +131,7 @@ class Calls:
         if kind == "tool":
             _check(body["arguments"])
         if self._open >= _MOST_OPEN:
-            raise ToolLimit(f"{_MOST_OPEN:,} tool calls are open, the most there may be; wait for some of them first", "limit")
+            raise ToolLimit(f"{_MOST_OPEN:,} tool calls are open, which is the limit; wait for some of them first", "limit")
         ask = self._asks.ask(kind, body, execution, _IN_CHILD)
         self._open += 1
         return ask
@@ -178,7 +178,7 @@ def _check(arguments: dict[str, object]) -> None:
     except (TypeError, ValueError) as e:
         raise ToolError(f"the arguments of the call cannot be sent as JSON: {e}", "invalid_arguments") from None
     if size > _MOST_ARGUMENTS:
-        raise ToolLimit(f"the arguments of the call take {size:,} bytes, the limit is 1 MiB; put them into a file", "limit")
+        raise ToolLimit(f"the arguments of the call take {size:,} bytes, more than the limit of 1 MiB; put them into a file", "limit")
 
 
 def _result(ask: Ask) -> object:

@@ -15,7 +15,7 @@ class ToolError(Exception):
 
 
 class ToolUnavailable(ToolError):
-    """The tool is not there, or not any more."""
+    """The tool is not available, or no longer."""
 
 
 class ToolTimeout(ToolError):
@@ -23,11 +23,11 @@ class ToolTimeout(ToolError):
 
 
 class ToolLimit(ToolError):
-    """A limit of the calls of tools is reached."""
+    """A limit on tool calls was reached."""
 
 
 class ProviderGone(ToolError):
-    """Whoever provides the tool went away before it answered."""
+    """The provider of the tool disconnected before it answered."""
 
 
 class ApprovalDenied(ToolError):

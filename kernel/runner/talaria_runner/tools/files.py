@@ -45,7 +45,7 @@ def replace(path: str, old_string: str, new_string: str, replace_all: bool = Fal
     if not count:
         raise ToolError(f"old_string is not in {path}", "no_match")
     if count > 1 and not replace_all:
-        raise ToolError(f"old_string stands {count} times in {path}: make it longer, or set replace_all", "ambiguous")
+        raise ToolError(f"old_string occurs {count} times in {path}: make it longer, or set replace_all", "ambiguous")
     after = before.replace(old_string, new_string)
     _write(path, after.encode("utf-8", "surrogateescape"))
     return {"diff": difference(path, before, after), "files": [path]}
@@ -83,7 +83,7 @@ def read_text(path: str) -> str:
         if status.st_mode & _FORMAT != _REGULAR:
             raise ToolError(f"{path} is not a file", "not_a_file")
         if status.st_size > _MOST_BYTES:
-            raise ToolError(f"{path} has {status.st_size:,} bytes, the limit is 16 MiB: read it with open()", "too_large")
+            raise ToolError(f"{path} has {status.st_size:,} bytes; the limit is 16 MiB: read it with open()", "too_large")
         data = file.read(_MOST_BYTES)
     if b"\0" in data[:8192]:
         raise ToolError(f"{path} is not a text file", "binary")

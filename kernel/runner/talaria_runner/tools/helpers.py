@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def json_parse(text: str) -> object:
-    """Parses JSON, also where texts in it hold control characters or a byte order mark stands before it. Raises
+    """Parses JSON, even if its strings contain control characters or it begins with a byte order mark. Raises
     ValueError."""
     try:
         return frames.parse(text)
@@ -31,8 +31,8 @@ def shell_quote(text: object) -> str:
 
 
 def retry(fn: Callable[[], object], max_attempts: int = 3, delay: float = 2) -> object:
-    """Calls fn until it succeeds, at most max_attempts times, and waits delay, twice that, and so on between. The last
-    error is raised."""
+    """Calls fn until it succeeds, at most max_attempts times. Waits delay seconds after the first failure, and twice as
+    long after each further one. Raises the last error."""
     attempt = 0
     while True:
         try:

@@ -87,7 +87,7 @@ class Names:
         def search_tools(query: str = "", detail: str = "summary") -> list[object]:
             """Finds tools by the words of a query. detail is "name", "summary" or "schema", for what is told of each."""
             if detail not in ("name", "summary", "schema"):
-                raise ValueError('detail is one of "name", "summary", "schema"')
+                raise ValueError('detail must be "name", "summary" or "schema"')
             words = query.lower().split()
             found = []
             for name, spec in sorted(self._present().items()):

@@ -77,7 +77,7 @@ def _path(text: str) -> str:
     """The path that the patch names, as tools report it: two names of one file are one path."""
     path = text.strip()
     if not path:
-        raise _malformed("it leaves out the name of a file")
+        raise _malformed("the name of a file is missing")
     return places.name(places.place(path))
 
 
@@ -104,7 +104,7 @@ def _sections(patch: str) -> list[tuple[str, list[str]]]:
 def _added(body: list[str]) -> list[str]:
     for line in body:
         if line and line[0] != "+":
-            raise _malformed(f"each line of a file to add begins with +, not {line[:80]!r}")
+            raise _malformed(f"each line of a file to add must begin with +: {line[:80]!r}")
     return [line[1:] + "\n" for line in body if line]
 
 
@@ -156,7 +156,7 @@ def _hunks(body: list[str]) -> list[tuple[str, list[str], bool]]:
             end(at_end=True)
             anchor, lines = "", []
         elif line and line[0] not in " +-":
-            raise _malformed(f"a line begins with a space, + or -, not as {line[:80]!r}")
+            raise _malformed(f"each line must begin with a space, + or -: {line[:80]!r}")
         else:
             lines.append(line)
     end()

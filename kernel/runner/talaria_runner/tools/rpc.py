@@ -109,7 +109,7 @@ class Rpc:
             return "Unauthorized RPC request"
         with self._lock:
             if len(self._open) >= _MOST:
-                return f"{_MOST} connections for tools are open, the most there may be; close some of them"
+                return f"{_MOST} connections for tools are open, which is the limit; close some of them"
             self._open.add(fd)
         return ""
 

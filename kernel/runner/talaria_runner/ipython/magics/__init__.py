@@ -112,5 +112,5 @@ def unknown(shell: Shell, name: str, kind: str) -> str:
             return f"%{name} is a cell magic: write %%{name} as the first line of a cell, and its text below"
         return f"%%{name} is a line magic: write %{name}"
     close = closest(name, shell.magic_names(kind), 3, 0.4)
-    hint = f"did you mean {' or '.join(marks + n for n in close)}?" if close else "%lsmagic lists those that there are"
+    hint = f"did you mean {' or '.join(marks + n for n in close)}?" if close else "%lsmagic lists all magics"
     return f"there is no magic {marks}{name}; {hint}"

@@ -108,7 +108,7 @@ class Reloader:
                 self._times[name] = path, present
             except Exception as e:
                 self._failed[name] = present
-                print(f"[autoreload of {name} failed, the old one stays]", file=sys.stderr)
+                print(f"[autoreload of {name} failed; the old version stays]", file=sys.stderr)
                 self._shell.display.report(e)
 
 

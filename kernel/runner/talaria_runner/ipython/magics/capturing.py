@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @as_it_is
 def cell_capture(shell: Shell, line: str, cell: str) -> None:
-    """%%capture [NAME]: runs the cell and keeps its output, also in a variable. --no-stdout, --no-stderr and
+    """%%capture [NAME]: runs the cell and keeps its output, in a variable if NAME is given. --no-stdout, --no-stderr and
     --no-display let that kind of output through."""
     options, rest = parse("%capture", line, "", "no-stdout no-stderr no-display")
     name, further = rest.partition(" ")[::2]

@@ -36,7 +36,7 @@ def line_set_env(shell: Shell, line: str) -> None:
     if not name or ("=" not in text and " " not in text):
         raise UsageError("%set_env NAME=VALUE")
     if any(c.isspace() for c in name):
-        raise UsageError(f"the name of a variable has no blanks: {name!r}")
+        raise UsageError(f"the name of a variable cannot contain blanks: {name!r}")
     os.environ[name] = value
     print(f"env: {name}={value}")
 

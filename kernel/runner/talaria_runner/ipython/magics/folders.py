@@ -17,8 +17,8 @@ _been: list[str] = []  # directories, the last one last
 
 
 def line_cd(shell: Shell, line: str) -> None:
-    """Changes the working directory: %cd DIR, %cd - for the one before, %cd alone for the home directory. -q says
-    nothing."""
+    """Changes the working directory: %cd DIR, %cd - for the previous one, %cd alone for the home directory. -q
+    prints nothing."""
     path, quiet = line.strip(), False
     if path.startswith("-q"):
         options, path = parse("cd", line, "q")
@@ -27,7 +27,7 @@ def line_cd(shell: Shell, line: str) -> None:
         path = path[1:-1]
     if path == "-":
         if not _been:
-            raise UsageError("%cd -: there is no directory before this one")
+            raise UsageError("%cd -: there is no previous directory")
         path = _been[-1]
     try:
         before = os.getcwd()
@@ -47,7 +47,7 @@ def line_pwd(shell: Shell, line: str) -> str:
 
 
 def line_pushd(shell: Shell, line: str) -> list[str]:
-    """Changes to a directory, and %popd comes back."""
+    """Changes to a directory; %popd returns from it."""
     shell.dir_stack.insert(0, os.getcwd())
     try:
         line_cd(shell, line)
@@ -58,14 +58,14 @@ def line_pushd(shell: Shell, line: str) -> list[str]:
 
 
 def line_popd(shell: Shell, line: str) -> None:
-    """Comes back to where %pushd was used."""
+    """Returns to the directory where %pushd was used."""
     if not shell.dir_stack:
         raise UsageError("%popd: nothing was pushed")
     line_cd(shell, shell.dir_stack.pop(0))
 
 
 def line_dirs(shell: Shell, line: str) -> list[str]:
-    """Returns what %pushd has put away."""
+    """Returns the directories that %pushd has saved."""
     return shell.dir_stack
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def line_pip(shell: Shell, line: str) -> None:
-    """%pip install NAME …: installs packages into this session; %pip uninstall NAME … removes them. What else pip can
-    do, as %pip list, is done by the pip of the environment."""
+    """%pip install NAME …: installs packages into this session; %pip uninstall NAME … removes them. Anything else,
+    such as %pip list, is done by the environment's pip."""
     _pip(shell, "pip", _words("pip", line))
 
 

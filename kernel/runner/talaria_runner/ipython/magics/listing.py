@@ -47,7 +47,7 @@ def line_magic(shell: Shell, line: str) -> None:
 
 def line_history(shell: Shell, line: str) -> None:
     """%history [-n] [-l COUNT] [-g PATTERN] [-o] [RANGE…]: prints the cells so far, such as 2-5 or 7. -n adds their
-    numbers, -g takes those that match, -o adds results."""
+    numbers, -g selects those that match, -o adds results."""
     options, rest = parse("history", line, "nol:g:ptuf:")
     sources = shell.cells.sources()
     chosen = _ranges(rest, sources) if rest else list(sources)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from talaria_runner.ipython.contract import Shell
 
 _FORM = (
-    '%%map: the line below it is a JSON object with "inputs", a list; it may have "function", the name of one, instead of code on '
-    'the lines below, and "concurrency", "timeout_s" and "on_error"'
+    '%%map: the next line must be a JSON object with the list "inputs"; it may also have "concurrency", "timeout_s" and "on_error", and '
+    '"function", the name of a function, instead of code on the lines below'
 )
 
 

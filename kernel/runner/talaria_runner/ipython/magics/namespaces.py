@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @as_it_is
 def cell_namespace(shell: Shell, line: str, cell: str) -> object:
-    """%%namespace NAME [FOLDER]: runs the cell with the variables and the working directory of other cells with that name, and of
-    no others. FOLDER, in the workspace, is where the first of them begins. Modules are the same ones in all namespaces."""
+    """%%namespace NAME [FOLDER]: runs the cell with the variables and the working directory of other cells with that name only.
+    FOLDER, in the workspace, is where the first of them begins. All namespaces share the same modules."""
     name, _, folder = line.strip().partition(" ")
     if not name:
         raise UsageError("%%namespace needs a name, such as %%namespace draft")
@@ -37,5 +37,5 @@ def line_namespace(shell: Shell, line: str) -> None:
     """%namespace -d NAME: forgets the variables of a namespace."""
     words = line.split()
     if len(words) != 2 or words[0] != "-d":
-        raise UsageError("%namespace takes -d and the name of the namespace that is to be forgotten; %%namespace runs a cell in one")
+        raise UsageError("%namespace takes -d and the name of the namespace to forget; %%namespace runs a cell in one")
     made.pop(words[1], None)

@@ -27,7 +27,7 @@ line_system = line_sx
 
 
 def line_sc(shell: Shell, line: str) -> None:
-    """%sc NAME=command: gives a variable what the command writes."""
+    """%sc NAME=command: stores the command's output in a variable."""
     options, rest = parse("sc", line, "lv")
     name, equals, command = rest.partition("=")
     if not equals:
@@ -85,7 +85,7 @@ def _compiled(magic: str, compiler: list[str], libraries: list[str]) -> Callable
             _run(shell, [program, *arguments], options, "")
 
     cell_magic.__doc__ = (
-        f"Compiles the cell with {compiler[0]} and runs it with the arguments behind %%{magic}. "
+        f"Compiles the cell with {compiler[0]} and runs it with the arguments after %%{magic}. "
         "--out NAME and --err NAME keep what it writes in variables."
     )
     return cell_magic

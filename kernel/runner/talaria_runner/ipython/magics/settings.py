@@ -92,7 +92,7 @@ def line_precision(shell: Shell, line: str) -> str:
         try:
             _ = form % 3.14
         except (TypeError, ValueError):
-            raise UsageError(f"%precision takes a number of digits, or a format as %.3e, not {text!r}") from None
+            raise UsageError(f"%precision takes a number of digits, or a format such as %.3e, not {text!r}") from None
         formatter.for_type(float, lambda value, printer, cycle: printer.text(form % value))
     else:
         formatter.pop(float, None)
@@ -102,7 +102,7 @@ def line_precision(shell: Shell, line: str) -> str:
 
 
 def line_load_ext(shell: Shell, line: str) -> None:
-    """%load_ext NAME: loads an extension; autoreload is there."""
+    """%load_ext NAME: loads an extension, such as autoreload."""
     name = line.strip()
     if not name:
         raise UsageError("%load_ext needs the name of an extension")
@@ -114,7 +114,7 @@ def line_load_ext(shell: Shell, line: str) -> None:
 
 
 def line_reload_ext(shell: Shell, line: str) -> None:
-    """%reload_ext NAME: loads an extension, also where it is loaded already."""
+    """%reload_ext NAME: loads an extension, even if it is already loaded."""
     if shell.extension_manager.reload_extension(line.strip()) == "no load function":
         print(f"The {line.strip()} module is not an IPython extension.")
 

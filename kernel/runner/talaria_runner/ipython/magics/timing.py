@@ -44,7 +44,7 @@ def line_time(shell: Shell, line: str) -> object:
 def cell_time(shell: Shell, line: str, cell: str) -> object:
     """%%time: runs the cell and says how long it took."""
     if line.strip():
-        raise UsageError("%%time takes nothing in its own line: write the code below it, or %time in front of a line")
+        raise UsageError("%%time takes nothing on its own line: write the code below it, or %time in front of a line")
     return _time(shell, cell, *calling_place(1))
 
 
@@ -64,7 +64,7 @@ def _time(shell: Shell, code: str, *place: object) -> object:
 @as_it_is
 def line_timeit(shell: Shell, line: str) -> object:
     """%timeit [-n LOOPS] [-r RUNS] [-p DIGITS] [-c] [-q] [-o] STATEMENT: runs it many times and says how long one
-    takes. -c counts the time of the processor, -q says nothing, -o returns the figures."""
+    takes. -c counts CPU time, -q prints nothing, -o returns the figures."""
     options, code = parse("timeit", line, "n:r:tcp:qov:")
     if not code:
         raise UsageError("%timeit needs a statement")
@@ -73,7 +73,7 @@ def line_timeit(shell: Shell, line: str) -> object:
 
 @as_it_is
 def cell_timeit(shell: Shell, line: str, cell: str) -> object:
-    """%%timeit [OPTIONS] [SETUP]: as %timeit, for the cell. SETUP runs once before."""
+    """%%timeit [OPTIONS] [SETUP]: like %timeit, for the cell. SETUP runs once before it."""
     options, setup = parse("%timeit", line, "n:r:tcp:qov:")
     return _timeit(shell, options, setup, cell, *calling_place(1))
 
@@ -169,7 +169,7 @@ def line_prun(shell: Shell, line: str) -> object:
 
 @as_it_is
 def cell_prun(shell: Shell, line: str, cell: str) -> object:
-    """%%prun [OPTIONS]: as %prun, for the cell."""
+    """%%prun [OPTIONS]: like %prun, for the cell."""
     options, rest = parse("%prun", line, "D:l:rs:T:q")
     return _prun(shell, options, f"{rest}\n{cell}", *calling_place())
 

@@ -78,7 +78,7 @@ def line_reset(shell: Shell, line: str) -> None:
 
 
 def line_xdel(shell: Shell, line: str) -> None:
-    """%xdel NAME: deletes a variable, and what else the kernel keeps of its value."""
+    """%xdel NAME: deletes a variable, and everything else that the kernel keeps of its value."""
     name = line.strip()
     if name not in shell.user_ns:
         raise UsageError(f"there is no variable {name!r}")
