@@ -25,10 +25,10 @@ func batchCommand() *cobra.Command {
 		Long: `Run many cells as a job, and print each result as it ends.
 
 Each line of the file is a cell in JSON: {"code": "print(1)"}. With "session" it runs in the session with that id,
-otherwise in a session of its own. "files" are written into the workspace first: {"a.txt": "text"} or
+otherwise in its own session. "files" are written into the workspace first: {"a.txt": "text"} or
 {"a.bin": {"base64": "AAE="}}. Ctrl-C cancels the job; if this program is killed or the server restarts, the job continues.
 
-Exit status: 0 every cell succeeded, 1 one did not, 2 wrong usage, 3 no server answers, 124 the deadline cancelled the
+Exit status: 0 every cell succeeded, 1 at least one did not, 2 wrong usage, 3 no server answers, 124 the deadline cancelled the
 job, 130 it was cancelled.`,
 		Example: `  talaria batch cells.jsonl
   talaria batch --concurrency 2 --deadline 10m cells.jsonl
@@ -48,7 +48,7 @@ job, 130 it was cancelled.`,
 		},
 	}
 	f := cmd.Flags()
-	f.Int64Var(&b.concurrency, "concurrency", 0, "cells that run at a time (default: as many as the server runs)")
+	f.Int64Var(&b.concurrency, "concurrency", 0, "how many cells run at a time (default: as many as the server allows)")
 	f.Var((*secondsFlag)(&b.deadline), "deadline", "cancel what has not ended after this many seconds, or after a time such as 5m")
 	f.BoolVar(&b.json, "json", false, "print the job's events as they arrive, one per line")
 	addConnection(cmd)

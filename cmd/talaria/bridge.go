@@ -270,7 +270,7 @@ func (b *bridge) events(r io.Reader) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("the server's answer broke off (%w); get_execution shows what became of a run", err)
+			return fmt.Errorf("the server's answer was cut off (%w); get_execution shows what became of a run", err)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func (c config) bounds() map[string]bound {
 	return map[string]bound{
 		"pool": {value: int64(c.Pool), most: mostPool, remedy: "kernels that are not ready are started when they are needed"},
 		"uid_base": {value: int64(c.UIDBase), least: leastUIDBase, most: mostUIDBase,
-			remedy: "sessions have the user ids from it on, which end at 4294967294"},
+			remedy: "sessions get user ids from this one up, and the highest is 4294967294"},
 		"owner_requests":           {value: int64(c.OwnerRequests), least: 1},
 		"run.concurrency":          {value: c.Run.Concurrency},
 		"batch.concurrency":        {value: int64(c.Batch.Concurrency)},

@@ -64,8 +64,8 @@ It prints what could not be restored, and the command that undoes the rollback. 
 		RunE: withServer(rollBack),
 	}
 	cmd.Flags().String("what", string(api.RollbackAll), "all, variables or files")
-	cmd.Flags().Bool("keep-edits", false, "leave files alone that people or tools, and no cell, have changed since")
-	cmd.Flags().Bool("dry-run", false, "change nothing; print what has changed since, which the rollback would undo")
+	cmd.Flags().Bool("keep-edits", false, "leave alone the files that only people or tools have changed since")
+	cmd.Flags().Bool("dry-run", false, "change nothing; print the changes that the rollback would undo")
 	addJSON(cmd)
 	addConnection(cmd)
 	return cmd
@@ -120,7 +120,7 @@ func titleOf(p api.Checkpoint) string {
 	case p.Name != "":
 		return fmt.Sprintf("%q", p.Name)
 	case p.Undo:
-		return "what was before a rollback"
+		return "the state before a rollback"
 	}
 	return "the checkpoint of " + p.CreatedAt.Local().Format(time.DateTime)
 }
@@ -216,7 +216,7 @@ func printDiff(w io.Writer, diff api.CheckpointDiff) error {
 	}
 	err := t.flush()
 	if err == nil && diff.Truncated {
-		_, err = fmt.Fprintln(w, "there are more changes than are listed")
+		_, err = fmt.Fprintln(w, "not all changes are listed")
 	}
 	return err
 }
@@ -245,7 +245,7 @@ func rollBack(cmd *cobra.Command, c *connection, args []string) error {
 	case !slices.Contains(api.RollbackParts, what):
 		return usagef("--what must be all, variables or files, not %q", what)
 	case dry && keep:
-		return usagef("--dry-run cannot tell which files --keep-edits would leave alone; give one of them")
+		return usagef("--dry-run cannot tell which files --keep-edits would leave alone; give only one of the two")
 	}
 	point, err := findCheckpoint(cmd, c, args[0], args[1])
 	if err != nil {
@@ -309,5 +309,5 @@ func undoOf(session string, what api.RollbackPart, done api.RollbackReply) strin
 	case what == api.RollbackAll:
 		return "undo, files only, since the variables could not be saved: " + again + " --what files"
 	}
-	return "this cannot be undone: the variables of before could not be saved"
+	return "this cannot be undone: the earlier variables could not be saved"
 }

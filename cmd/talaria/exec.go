@@ -43,7 +43,7 @@ cell timed out, 130 it was interrupted, 137 its kernel died. A cell that calls s
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if e.timeout < 0 {
-				return usagef("--timeout must be at least 0; 0 is the session's own")
+				return usagef("--timeout must be at least 0; 0 means the session's own timeout")
 			}
 			code, err := e.source(cmd, args)
 			if err != nil {
@@ -132,7 +132,7 @@ func (e *execution) source(cmd *cobra.Command, args []string) (string, error) {
 		return e.code, nil
 	case len(args) == 0 || args[0] == "-":
 		if isTerminal(cmd.InOrStdin()) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "reading the cell from the terminal; Ctrl-D ends it, and %s repl is interactive\n", program)
+			fmt.Fprintf(cmd.ErrOrStderr(), "reading the cell from the terminal; end it with Ctrl-D, or use %s repl to work interactively\n", program)
 		}
 		b, err := io.ReadAll(cmd.InOrStdin())
 		return string(b), err

@@ -27,7 +27,7 @@ func filesCommand() *cobra.Command {
 	cmd.AddCommand(
 		&cobra.Command{Use: "ls SESSION [FOLDER]", Aliases: []string{"list"}, Short: "List a folder", Args: arguments(1, 2), RunE: withServer(listFiles)},
 		&cobra.Command{Use: "get SESSION PATH [LOCAL|-]", Short: "Download a file; - prints it", Args: arguments(2, 3), RunE: withServer(getFile)},
-		&cobra.Command{Use: "put SESSION LOCAL|- [PATH]", Short: "Upload a file; - reads the standard input", Args: arguments(2, 3), RunE: withServer(putFile)},
+		&cobra.Command{Use: "put SESSION LOCAL|- [PATH]", Short: "Upload a file; - reads standard input", Args: arguments(2, 3), RunE: withServer(putFile)},
 		&cobra.Command{Use: "rm SESSION PATH...", Aliases: []string{"delete"}, Short: "Delete files and folders", Args: arguments(2, -1), RunE: withServer(deleteFiles)})
 	return cmd
 }

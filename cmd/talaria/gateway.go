@@ -131,7 +131,7 @@ gateways.slack, which has limits and network too.`,
 	}
 	addBotFlags(slack)
 	slack.Flags().String("app-token-file", "", "file with the app-level token, for Socket Mode")
-	slack.Flags().Bool("direct-threads", false, "each direct message opens a thread with a session of its own")
+	slack.Flags().Bool("direct-threads", false, "each direct message opens a thread with its own session")
 	cmd.AddCommand(run, slack, pairCommand(), botUsersCommand(), unpairCommand())
 	return cmd
 }
@@ -142,11 +142,11 @@ func addBotFlags(cmd *cobra.Command) {
 	f.String("token-file", "", "file with the bot's token")
 	f.StringSlice("users", nil, "ids of people or chats that may use the bot")
 	f.StringSlice("admins", nil, "ids of people who may also decide on other people's approvals")
-	f.Bool("interrupt", false, "a cell that is sent while another one runs interrupts that one")
+	f.Bool("interrupt", false, "a cell that is sent while another one runs interrupts it")
 	f.String("listen", "", "HOST:PORT to listen on for the platform's requests")
 	f.String("secret-file", "", "file with the secret that proves that a request comes from the platform")
 	f.String("api-url", "", "URL of the platform's API, if it is not the platform's own")
-	f.String("public-url", "", "address of the server for people in chats, for links to files that are too large to send")
+	f.String("public-url", "", "address at which people in chats reach the server, for links to files that are too large to send")
 	addLogFlags(f)
 	addConnection(cmd)
 }

@@ -71,7 +71,7 @@ func botUsersCommand() *cobra.Command {
 
 func unpairCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "unpair PLATFORM ID...", Short: "Take away people's right to use the bot", Args: arguments(2, -1),
+		Use: "unpair PLATFORM ID...", Short: "Revoke people's right to use the bot", Args: arguments(2, -1),
 		RunE: withChats(func(cmd *cobra.Command, db *chats.Store, ids []string) error {
 			err := db.Do(cmd.Context(), func(tx *chats.Tx) error {
 				for _, id := range ids {

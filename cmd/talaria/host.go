@@ -43,7 +43,7 @@ func hostCommand() *cobra.Command {
 
 talaria serve starts a host itself if none is running, so you need this command only for service managers and
 containers. A host exits on SIGTERM, on talaria host stop, or when no server has connected for --orphan-ttl; its
-kernels exit with it. A connected server first saves the variables of kernels that run no cell.
+kernels exit with it. A connected server first saves the variables of kernels that are not running a cell.
 
 With --supervise, the command runs the server instead: it restarts the server whenever it exits, and reaps orphaned
 processes. Use it as the entry point of a container, so that kernels survive a crash of the server. Arguments after --
@@ -75,8 +75,8 @@ are passed to serve.`,
 	f.String("python", "", "interpreter to test a sandbox with (default: the best one found)")
 	addLogFlags(f)
 	f.Bool("supervise", false, "run the server, and restart it whenever it exits")
-	f.Int("ready-fd", 0, "descriptor to write a line to when it is ready")
-	f.Bool("environment-stdin", false, "read what is known of that interpreter from standard input")
+	f.Int("ready-fd", 0, "file descriptor to write a line to when the host is ready")
+	f.Bool("environment-stdin", false, "read the description of that interpreter from standard input, in JSON")
 	_ = f.MarkHidden("ready-fd")
 	_ = f.MarkHidden("environment-stdin")
 	cmd.AddCommand(hostListCommand(), hostStopCommand())
@@ -118,8 +118,8 @@ func hostStopCommand() *cobra.Command {
 		Short: "Stop the hosts of a state directory and all of their kernels",
 		Long: `Stop the hosts of a state directory and all of their kernels.
 
-The variables of kernels that run no cell are saved first, even if no server is running, unless on_idle of the session
-is drop; the next cell of such a session has them again. Running cells end.`,
+The variables of kernels that are not running a cell are saved first, even if no server is running, unless the session has
+on_idle: drop; the session's next cell restores them. Running cells end.`,
 		Example: `  talaria host stop
   talaria host stop --quick`,
 		Args: arguments(0, 0),

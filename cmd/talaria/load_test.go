@@ -49,7 +49,7 @@ func TestAMistakeInTheConfigurationIsAnError(t *testing.T) {
 		"negative pool":           {"pool: -7", `yaml:1: pool must be from 0 to 1000, not -7$`},
 		"large pool":              {"pool: 100000", `yaml:1: pool must be from 0 to 1000, not 100000; kernels that are not ready are started`},
 		"low user ids":            {"uid_base: 5", `yaml:1: uid_base must be from 5096 to 4293918719, not 5$`},
-		"high user ids":           {"uid_base: 4294967000", `yaml:1: uid_base must be from 5096 to 4293918719, not 4294967000; sessions have the user ids from it on`},
+		"high user ids":           {"uid_base: 4294967000", `yaml:1: uid_base must be from 5096 to 4293918719, not 4294967000; sessions get user ids from this one up`},
 		"short idle time":         {"idle_timeout: 1ns", `yaml:1: idle_timeout must be 0 \(never\) or from 1s to 87600h, not 1ns$`},
 		"long idle time":          {"idle_timeout: 100000h", `yaml:1: idle_timeout must be 0 \(never\) or from 1s to 87600h, not 100000h$`},
 		"short client time":       {"client_timeout: 1ns", `yaml:1: client_timeout must be at least 1s, not 1ns$`},

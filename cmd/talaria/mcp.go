@@ -41,7 +41,7 @@ standard error.`,
 		},
 	}
 	addConnection(cmd)
-	cmd.Flags().StringP("session", "s", "", "session for calls that name none (default: a new one)")
+	cmd.Flags().StringP("session", "s", "", "session for calls that do not name one (default: a new one)")
 	return cmd
 }
 

@@ -27,7 +27,7 @@ func (c config) mountRoots() ([]settings.MountRoot, error) {
 			state = real
 		}
 		if path == "/" || overlap(path, state) || overlap(path, "/proc") || overlap(path, "/sys") || overlap(path, "/dev") {
-			return nil, c.wrong("mount_roots", "has %s, which holds or lies in the state directory or a directory of the system; "+
+			return nil, c.wrong("mount_roots", "has %s, which contains or is inside the state directory or a system directory; "+
 				"name a directory created for the purpose", name)
 		}
 		roots = append(roots, settings.MountRoot{Name: name, Path: path})

@@ -106,7 +106,7 @@ func (p *packageIndex) session(tier string) packages.Config {
 	case !p.c.Packages.Enabled:
 		s.Off = "its operator has switched that off (packages.enabled)"
 	case tier == landlock.Tier:
-		s.Off = "in tier " + tier + " an installer could be given no network"
+		s.Off = "in tier " + tier + " an installer cannot have a network"
 	}
 	return s
 }

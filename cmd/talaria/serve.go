@@ -442,8 +442,8 @@ func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Cl
 	}
 	noMounts, noNetwork := "", ""
 	if tier == landlock.Tier {
-		noNetwork = "tier " + tier + " has no network to give"
-		noMounts = "tier " + tier + " shows no folders of the machine in other places; run the server where tier " + tiers[0] + " works"
+		noNetwork = "tier " + tier + " cannot provide a network"
+		noMounts = "tier " + tier + " has no mounts; run the server where tier " + tiers[0] + " works"
 	}
 	return session.Open(ctx, session.Config{
 		Store: db, Artifacts: blobs, Host: hosts, Log: log, Version: fullVersion(),

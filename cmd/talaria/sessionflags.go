@@ -19,7 +19,7 @@ func addSessionFlags(f *pflag.FlagSet) {
 	f.String("memory", "", "memory limit, such as 512MiB")
 	f.Float64("cpus", 0, "processors")
 	f.String("disk", "", "limit of the workspace, such as 1GiB")
-	f.StringArray("limit", nil, "a limit of the API by its name, such as pids=64 (repeatable)")
+	f.StringArray("limit", nil, "an API limit by name, such as pids=64 (repeatable)")
 	f.String("network", "", "none, allow or full")
 	f.StringArray("allow", nil, "host, host:port, *.host:port or CIDR that the session may reach; sets --network allow (repeatable)")
 	f.StringArray("package", nil, "package to install, such as requests or 'pandas<3' (repeatable)")

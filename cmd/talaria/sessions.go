@@ -124,7 +124,7 @@ func describeSession(cmd *cobra.Command, s api.Session) error {
 	line("created", "%s", s.CreatedAt.Format(time.RFC3339))
 	line("last used", "%s", s.LastActiveAt.Format(time.RFC3339))
 	if s.ReapAt != nil {
-		line("stops", "%s, when nothing happens", s.ReapAt.Format(time.RFC3339))
+		line("stops", "%s, if nothing happens", s.ReapAt.Format(time.RFC3339))
 	}
 	return t.Flush()
 }
