@@ -52,7 +52,7 @@ func (m *Manager) checkItem(ctx context.Context, owner, at string, item api.Batc
 	var named string
 	switch {
 	case item.Session != nil && item.ForkOf != nil:
-		return row, api.Invalid("%s has session and fork_of; give one of them", at)
+		return row, api.Invalid("%s has both session and fork_of; give only one", at)
 	case item.Session != nil:
 		row.Session, named = *item.Session, *item.Session
 	case item.ForkOf != nil:

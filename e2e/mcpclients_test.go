@@ -159,7 +159,7 @@ func TestMCPGoesBackToACheckpoint(t *testing.T) {
 	if got := state(); got != "1 one" || back["files"] != 1.0 || !strings.Contains(text, "Not restored: t: ") || !strings.Contains(text, undo) {
 		t.Errorf("after going back there is %s, %v: %s", got, back, text)
 	}
-	if list, text := used("list_checkpoints", nil); len(list["checkpoints"].([]any)) != 2 || !strings.Contains(text, "what was before a rollback") {
+	if list, text := used("list_checkpoints", nil); len(list["checkpoints"].([]any)) != 2 || !strings.Contains(text, "the state before a rollback") {
 		t.Errorf("there are %v: %s", list, text)
 	}
 	if _, text := used("rollback", map[string]any{"checkpoint_id": undo, "what": "files"}); !strings.Contains(text, `what "files"`) {

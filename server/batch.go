@@ -17,7 +17,7 @@ const cancelWait = 5 * time.Second
 func (s *Server) withBatches(handle func(*call) error) func(*call) error {
 	return func(c *call) error {
 		if s.batches == nil {
-			return api.Errorf(api.CodeNotImplemented, "this server runs no batches")
+			return api.Errorf(api.CodeNotImplemented, "this server does not run batches")
 		}
 		return handle(c)
 	}

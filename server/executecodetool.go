@@ -75,7 +75,7 @@ func executeCodeTool(dialect, description string) any {
 // describeExecuteCode writes the description for a model.
 func describeExecuteCode(tools []api.ToolInfo, limits api.Limits, network api.NetworkMode) string {
 	var b strings.Builder
-	b.WriteString("Run Python in a session that stays: variables, imports and files in the working directory persist from call to call. " +
+	b.WriteString("Run Python in a persistent session: variables, imports and files in the working directory are kept from call to call. " +
 		"The result contains the printed text, the value of the last expression, and the traceback of an error. " +
 		"Print only what you need to read.\n")
 	tools = slices.DeleteFunc(slices.Clone(tools), func(t api.ToolInfo) bool { return !t.Available })
@@ -86,8 +86,8 @@ func describeExecuteCode(tools []api.ToolInfo, limits api.Limits, network api.Ne
 		for _, t := range tools {
 			fmt.Fprintf(&b, "- %s: %s\n", signature(t.Tool), firstLine(t.Description))
 		}
-		b.WriteString("Also there: json_parse(text), shell_quote(text), retry(function, max_attempts=3, delay=2), search_tools(query). " +
-			"hermes_tools.aio has awaitable twins.\n")
+		b.WriteString("Also available: json_parse(text), shell_quote(text), retry(function, max_attempts=3, delay=2), search_tools(query). " +
+			"hermes_tools.aio has awaitable versions.\n")
 		fmt.Fprintf(&b, "A run may make %d tool calls.\n", limits.ToolCalls)
 	}
 	fmt.Fprintf(&b, "\nLimits: %v s for each run, %d MiB of memory, %d MiB of files.", limits.ExecutionTimeoutS, limits.MemoryBytes>>20,

@@ -53,7 +53,7 @@ func (s *Server) loginJupyter(c *call) error {
 			value = cookie.Value // other requests of the client may be under way with it
 		}
 		s.setJupyterCookie(c, xsrfCookie, value)
-		c.String(http.StatusOK, "POST this address with the form fields _xsrf, which is the cookie's value, and password, which is a Talaria token.\n")
+		c.String(http.StatusOK, "POST to this address with the form fields _xsrf, which is the cookie's value, and password, which is a Talaria token.\n")
 		return nil
 	}
 	c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, 64<<10)

@@ -48,7 +48,7 @@ func (c *call) seq(key string) (seq int64, given bool, err error) {
 	}
 	seq, ok := parseSeq(text)
 	if !ok {
-		return 0, false, badQuery(key, "not a whole number from 0 on")
+		return 0, false, badQuery(key, "not a whole number of 0 or more")
 	}
 	return seq, true, nil
 }
@@ -82,11 +82,11 @@ func (c *call) seconds(key string) (d time.Duration, given bool, err error) {
 		return 0, false, err
 	}
 	if !decimal.MatchString(text) {
-		return 0, false, badQuery(key, "not a number from 0 on")
+		return 0, false, badQuery(key, "not a number of 0 or more")
 	}
 	s, err := strconv.ParseFloat(text, 64)
 	if err != nil && !math.IsInf(s, 1) {
-		return 0, false, badQuery(key, "not a number from 0 on")
+		return 0, false, badQuery(key, "not a number of 0 or more")
 	}
 	if s >= maxWait.Seconds() {
 		return maxWait, true, nil

@@ -58,7 +58,7 @@ func (s *Server) serveTerminal(c *call, sess *session.Session) error {
 	}
 	after, err := strconv.ParseInt(text, 10, 64)
 	if given && (err != nil || after < 0) {
-		return badQuery("after", "no offset: a number from 0 on")
+		return badQuery("after", "not an offset, which is a whole number of 0 or more")
 	}
 	id := c.param("tid")
 	if err := sess.Terminals().Has(c.ctx(), id); err != nil {

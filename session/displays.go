@@ -194,7 +194,7 @@ func (o *outputHome) bundle(ctx context.Context, data, meta map[string]json.RawM
 	about = metadata(meta)
 	if size := rawSize(meta); size > maxDisplayMetadata {
 		about = map[string]api.Raw{}
-		out["text/plain"] = withNotice(out["text/plain"], fmt.Sprintf("[the metadata was left out: it has %d bytes, the limit is %d]",
+		out["text/plain"] = withNotice(out["text/plain"], fmt.Sprintf("[the metadata was left out: it has %d bytes; the limit is %d]",
 			size, maxDisplayMetadata))
 	}
 	size := rawSize(data)

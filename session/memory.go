@@ -60,7 +60,7 @@ func (m *Manager) lookAtMemory(ctx context.Context) time.Duration {
 		if low {
 			m.cfg.Log.Warn("little memory is left: kernels that nobody uses hibernate, the longest unused first", "left", left, "reserve", reserve)
 		} else {
-			m.cfg.Log.Info("there is memory again", "left", left, "reserve", reserve)
+			m.cfg.Log.Info("there is enough memory again", "left", left, "reserve", reserve)
 		}
 	}
 	switch {
@@ -118,7 +118,7 @@ func (s *Session) giveWay(ctx context.Context) error {
 		return nil // the host's heartbeat says so
 	}
 	if err == nil {
-		s.log.Info("an idle kernel hibernates for want of memory", "bytes", saved.Bytes, "not_saved", len(saved.NotSaved))
+		s.log.Info("an idle kernel hibernates for lack of memory", "bytes", saved.Bytes, "not_saved", len(saved.NotSaved))
 	}
 	return err
 }

@@ -39,7 +39,7 @@ func (b *spending) takeExecution() error {
 	case l.LifetimeS != nil && l.LifetimeS.Left == 0:
 		return exhausted("lifetime_s", "the session is older than %v s", l.LifetimeS.Limit)
 	case l.Executions != nil && l.Executions.Left == 0:
-		return exhausted("executions", "the session has had all of its %d executions", l.Executions.Limit)
+		return exhausted("executions", "the session has used up its %d executions", l.Executions.Limit)
 	case l.CPUS != nil && l.CPUS.Left == 0:
 		return exhausted("cpu_s", "the session has used its %v s of CPU time", l.CPUS.Limit)
 	}

@@ -318,7 +318,7 @@ func (t *translation) callClosed(id, how string) {
 	failure := c.failure
 	switch {
 	case how != record.Answered:
-		failure = &api.ToolError{Code: how, Message: "the cell waits for the call no longer"}
+		failure = &api.ToolError{Code: how, Message: "the cell no longer waits for the call"}
 	case !c.answered: // by the last server
 		failure = &api.ToolError{Code: codeUnknown, Message: "the server was restarted while it passed the answer on; the cell has it"}
 	}

@@ -173,7 +173,7 @@ func (ts *Tools) register(client ToolClient, req api.ToolsRequest, checked map[s
 		if count+1 > toolspec.MaxTools || size+t.Bytes > toolspec.MaxBytes {
 			delete(p.tools, name)
 			reply.Rejected = append(reply.Rejected, api.RejectedTool{Name: name, Reason: fmt.Sprintf(
-				"the session's tools may be %d, with %d bytes of descriptions and schemas", toolspec.MaxTools, toolspec.MaxBytes)})
+				"a session may have %d tools, with %d bytes of descriptions and schemas", toolspec.MaxTools, toolspec.MaxBytes)})
 			continue
 		}
 		count, size, p.bytes = count+1, size+t.Bytes, p.bytes+t.Bytes

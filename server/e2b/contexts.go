@@ -178,7 +178,7 @@ func (h *Handler) createContext(q *request) error {
 	err = s.UpdateMetadata(q.command(), api.SessionPatch{}, func(metadata map[string]string) error {
 		list := append(madeContexts(metadata), made)
 		if len(list) > maxContexts {
-			return api.Errorf(api.CodeLimitExceeded, "a sandbox can have %d further contexts; delete some", maxContexts)
+			return api.Errorf(api.CodeLimitExceeded, "a sandbox can have %d additional contexts; delete some", maxContexts)
 		}
 		return transfer.SetList(metadata, metaContexts, list)
 	})

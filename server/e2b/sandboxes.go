@@ -48,7 +48,7 @@ func (h *Handler) controlPlane() map[string]func(*request) error {
 		"POST /sandboxes/{id}/snapshots": "a snapshot",
 		"POST /sandboxes/{id}/fork":      "a fork",
 		"GET /snapshots":                 "a list of snapshots",
-		"/templates/":                    "a template; an environment of the server's configuration is one",
+		"/templates/":                    "a way to build templates; use an environment of the server's configuration",
 		"/secrets":                       "a store for secrets",
 		"/volumes":                       "a volume",
 	} {

@@ -94,7 +94,7 @@ func decode(body []byte, v any) error {
 		return api.Errorf(api.CodeInvalidRequest, "the JSON is nested deeper than %d levels or has more than %d members", maxDepth, maxMembers)
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return api.Errorf(api.CodeInvalidRequest, "the body is not JSON of the form that this path takes: %s", strings.ReplaceAll(err.Error(), "\n", " "))
+		return api.Errorf(api.CodeInvalidRequest, "the body is not the JSON that this path expects: %s", strings.ReplaceAll(err.Error(), "\n", " "))
 	}
 	return nil
 }

@@ -167,5 +167,5 @@ func openOwned(path, what string, uid int) (*os.File, error) {
 	if errors.As(err, &at) {
 		err = at.Err
 	}
-	return nil, refused(codeBadRequest, "%s %.200q cannot be taken: %v", what, path, err)
+	return nil, refused(codeBadRequest, "%s %.200q cannot be used: %v", what, path, err)
 }

@@ -71,9 +71,9 @@ func Listen(cfg Config) (*Broker, error) {
 func Check(socket, owner string, uids []int) error {
 	switch {
 	case !filepath.IsAbs(socket) || path.Clean(socket) != socket:
-		return fmt.Errorf("the socket %q must be an absolute path, and have no . and .. in it", socket)
+		return fmt.Errorf("the socket %q must be an absolute path without . and ..", socket)
 	case len(socket) > maxSocketPath:
-		return fmt.Errorf("the path of the socket has %d bytes, and may have %d", len(socket), maxSocketPath)
+		return fmt.Errorf("the path of the socket has %d bytes; the limit is %d", len(socket), maxSocketPath)
 	case !api.ValidID(owner):
 		return fmt.Errorf("the owner %q must match [A-Za-z0-9][A-Za-z0-9._:-]{0,127}", owner)
 	case slices.ContainsFunc(uids, func(uid int) bool { return uid < 0 }):
@@ -128,7 +128,7 @@ func (b *Broker) admit(ctx context.Context, conn *net.UnixConn) {
 	select {
 	case b.places <- struct{}{}:
 	default:
-		reply(conn, refused("too_many_leases", "%d programs and requests are open, the most there may be; end some of them", maxLeases))
+		reply(conn, refused("too_many_leases", "%d programs and requests are open, which is the limit; end some of them", maxLeases))
 		conn.Close()
 		return
 	}

@@ -87,8 +87,8 @@ func TestASocketIsRefusedWhereItWouldNotBeSafe(t *testing.T) {
 		{"uid", func(c *Config) error { c.UIDs = []int{-1}; return nil }},
 		{"not a socket", func(c *Config) error { return os.WriteFile(c.Socket, nil, 0o600) }},
 		{"not a socket", func(c *Config) error { return os.Symlink("/etc/passwd", c.Socket) }},
-		{"nobody else may write", func(c *Config) error { return os.Chmod(filepath.Dir(c.Socket), 0o777) }},
-		{"nobody else may write", func(c *Config) error {
+		{"nobody else can write to", func(c *Config) error { return os.Chmod(filepath.Dir(c.Socket), 0o777) }},
+		{"nobody else can write to", func(c *Config) error {
 			dir := filepath.Dir(c.Socket)
 			c.Socket = filepath.Join(dir, "link", "socket")
 			return os.Symlink(dir, filepath.Join(dir, "link"))

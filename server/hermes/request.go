@@ -180,7 +180,7 @@ func (r *request) check() error {
 	}
 	for name := range r.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
-			return refused(codeBadRequest, "%.80q is not a name of a variable", name)
+			return refused(codeBadRequest, "%.80q cannot be the name of a variable", name)
 		}
 	}
 	return nil
@@ -220,7 +220,7 @@ func (r *request) launch(fds descriptors) (_ *launch, err error) {
 		}
 	}
 	if n := fds.left(); n > 0 {
-		return nil, refused(codeBadRequest, "%d descriptors are no standard stream; a sandbox takes no others", n)
+		return nil, refused(codeBadRequest, "%d descriptors are not standard streams; a sandbox accepts no others", n)
 	}
 	return l, nil
 }

@@ -80,7 +80,7 @@ func ownFolder(folder string) error {
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.IsDir() || int(stat.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("the folder %s of the socket must be a directory that belongs to user %d and that nobody else may write: hermes refuses others",
+		return fmt.Errorf("the folder %s of the socket must be a directory that belongs to user %d and that nobody else can write to: hermes-agent refuses any other",
 			folder, os.Geteuid())
 	}
 	return nil

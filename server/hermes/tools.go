@@ -70,7 +70,7 @@ func openAgent(env map[string]string, uid int) (*agent, error) {
 	}
 	file, err := os.OpenFile(path, oPath|syscall.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, refused(codeBadRequest, "%s %.200q cannot be taken: %v", rpcVariable, path, errors.Unwrap(err))
+		return nil, refused(codeBadRequest, "%s %.200q cannot be used: %v", rpcVariable, path, errors.Unwrap(err))
 	}
 	info, err := file.Stat()
 	if err != nil {
@@ -182,7 +182,7 @@ func (b *Broker) serveTools(lease context.Context, s *session.Session, a *agent)
 		defer close(t.ended)
 		defer t.agent.close()
 		if err := t.serve(ctx, frames); ctx.Err() == nil {
-			b.Log.Warn("a kernel of hermes has no tools any more", "session", s.ID(), "error", err)
+			b.Log.Warn("a kernel of hermes no longer has tools", "session", s.ID(), "error", err)
 			_ = s.Programs().Signal(ctx, id, sigkill) // it fails where the bridge has ended
 		}
 	}()

@@ -81,7 +81,7 @@ func (h *Handler) putContents(q *request, name string) error {
 	case typeFile, typeNotebook:
 		created, err = l.save(q, r)
 	default:
-		err = api.Errorf(api.CodeInvalidRequest, "field \"type\" is notebook, file or directory")
+		err = api.Errorf(api.CodeInvalidRequest, "field \"type\" must be notebook, file or directory")
 	}
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (l location) save(q *request, r contentsRequest) (created bool, err error) 
 		defer before.Close()
 		if entry.Size+int64(len(data)) > maxChunked {
 			return false, api.Errorf(api.CodePayloadTooLarge,
-				"a file saved in parts has at most %d bytes; upload it with PUT /v1/sessions/ID/files/PATH", maxChunked)
+				"a file saved in parts may have at most %d bytes; upload it with PUT /v1/sessions/ID/files/PATH", maxChunked)
 		}
 		content = io.MultiReader(before, content)
 	}
@@ -181,10 +181,10 @@ func (h *Handler) makeContents(q *request, l location, r contentsRequest) error 
 		base, ext, gap = "Untitled Folder", "", " "
 	case "", typeFile:
 	default:
-		return api.Errorf(api.CodeInvalidRequest, "field \"type\" is notebook, file or directory")
+		return api.Errorf(api.CodeInvalidRequest, "field \"type\" must be notebook, file or directory")
 	}
 	if strings.Contains(ext, "/") {
-		return api.Errorf(api.CodeInvalidRequest, "field \"ext\" has no slash")
+		return api.Errorf(api.CodeInvalidRequest, "field \"ext\" must not contain a slash")
 	}
 	if err := l.unused(q, base, gap, ext); err != nil {
 		return err

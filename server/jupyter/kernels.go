@@ -173,7 +173,7 @@ type kernelRequest struct {
 // noSpec is the answer to a kernel name that does not exist, as clients know it.
 func (h *Handler) noSpec(q *request, name string) error {
 	names := slices.Sorted(maps.Keys(h.specs()))
-	text := "No such kernel: " + name + "; there are " + strings.Join(names, ", ")
+	text := "No such kernel: " + name + "; available: " + strings.Join(names, ", ")
 	return q.answer(http.StatusNotImplemented, map[string]string{"message": text, "short_message": "No such kernel: " + name})
 }
 

@@ -394,7 +394,7 @@ func (h *Handler) texts(q *request, refs []fileRef) (files []api.RunFile, notes 
 	missing, err := h.inputs(q, refs, func(in input) error {
 		switch {
 		case in.Size > maxText || in.Size > left:
-			notes += "the input file " + in.name + " is not there: a compiled program gets up to 8 MiB of text files\n"
+			notes += "the input file " + in.name + " was left out: a compiled program gets up to 8 MiB of text files\n"
 			return nil
 		case seen[in.name]:
 			return nil
@@ -404,7 +404,7 @@ func (h *Handler) texts(q *request, refs []fileRef) (files []api.RunFile, notes 
 			return err
 		}
 		if !utf8.Valid(data) {
-			notes += "the input file " + in.name + " is not there: a compiled program gets only text files\n"
+			notes += "the input file " + in.name + " was left out: a compiled program gets only text files\n"
 			return nil
 		}
 		left, seen[in.name] = left-in.Size, true

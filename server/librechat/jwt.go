@@ -98,9 +98,9 @@ func Verify(token string, keys []Key, now time.Time) (owner, shared string, err 
 	case c.Issuer != issuer || c.Audience != audience:
 		return "", "", refuse("the token has the issuer %.80q and the audience %.80q, not %q and %q", c.Issuer, c.Audience, issuer, audience)
 	case c.Subject == "" || c.Tenant == "":
-		return "", "", refuse("the token names no user or no tenant")
+		return "", "", refuse("the token must name a user and a tenant")
 	case c.Until == nil || c.Issued == nil || *c.Until-*c.Issued > maxLifetime:
-		return "", "", refuse("the token must say when it was issued and end within %d s", maxLifetime)
+		return "", "", refuse("the token must say when it was issued and expire within %d s", maxLifetime)
 	case *c.Until+skew < at:
 		return "", "", refuse("the token has expired; if it is new, the clocks of the two machines differ")
 	case c.From-skew > at || *c.Issued-skew > at:

@@ -70,7 +70,7 @@ func (c continuation) token() string {
 }
 
 func decodeContinuation(token string) (c continuation, err error) {
-	invalid := api.Errorf(api.CodeInvalidRequest, "\"continuation_token\" is not one that this server gave; run the code again")
+	invalid := api.Errorf(api.CodeInvalidRequest, "\"continuation_token\" was not issued by this server; run the code again")
 	if len(token) > maxToken {
 		return c, invalid
 	}
@@ -275,7 +275,7 @@ func (h *Handler) round(q *request, w *workplace, c continuation) error {
 		return h.left(drain, q, w, c.Execution, err)
 	}
 	for _, t := range e.RejectedTools {
-		w.notes += "the tool " + t.Name + " is not there: " + t.Reason + "\n"
+		w.notes += "the tool " + t.Name + " is not available: " + t.Reason + "\n"
 	}
 	if !e.Status.Final() {
 		return q.answer(waiting(w, c, e))

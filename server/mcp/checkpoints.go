@@ -79,7 +79,7 @@ func firstOf[T any](list []T, name func(T) string) []string {
 func (c checkpointInfo) line() string {
 	name := c.Name
 	if c.Undo {
-		name = "what was before a rollback"
+		name = "the state before a rollback"
 	}
 	if name == "" {
 		name = "no name"
@@ -174,7 +174,7 @@ func wentBack(what api.RollbackPart, r rollbackResult) string {
 	}
 	switch filesOnly := r.UndoLevel == string(api.CheckpointFiles); {
 	case filesOnly && what == api.RollbackVariables:
-		return text + " This cannot be undone: the variables of before could not be saved."
+		return text + " This cannot be undone: the earlier variables could not be saved."
 	case filesOnly || what == api.RollbackFiles:
 		return text + fmt.Sprintf(" To undo this, call rollback with checkpoint_id %q and what \"files\".", r.Undo)
 	case what == api.RollbackVariables:

@@ -27,7 +27,7 @@ Work in small steps; variables stay between calls:
 2. Check what you rely on: units, duplicates, outliers.
 3. Compute what answers the question, and print only the figures that matter.
 4. Draw one chart for each finding with matplotlib.
-5. Sum up: the answer first, then the figures behind it, then what the data cannot tell.`
+5. Sum up: the answer first, then the figures behind it, then what the data cannot show.`
 		return &sdk.GetPromptResult{Description: "A step-by-step analysis", Messages: []*sdk.PromptMessage{
 			{Role: "user", Content: &sdk.TextContent{Text: text}},
 		}}, nil

@@ -70,7 +70,7 @@ func TestFilesAreBounded(t *testing.T) {
 	g := newGateway(t, from, func(c *index.Config) { c.FileBytes = 4000 })
 	for _, version := range []string{"1.0", "2.0"} {
 		status, body, err := g.fetch(g.file("liar", version+".tar.gz").URL)
-		if err != nil || status != 403 || !strings.Contains(body, "is bigger than") {
+		if err != nil || status != 403 || !strings.Contains(body, "is larger than") {
 			t.Errorf("%s: %d %.100q %v", version, status, body, err)
 		}
 	}

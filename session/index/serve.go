@@ -242,7 +242,7 @@ func (ix *Index) explain(what string, err error) (why string, status int) {
 	var answer statusError
 	switch {
 	case errors.As(err, &answer) && (answer == http.StatusUnauthorized || answer == http.StatusForbidden):
-		return fmt.Sprintf("%s: the package index answers %v; its operator checks packages.username and packages.password_file",
+		return fmt.Sprintf("%s: the package index answers %v; the server's operator should check packages.username and packages.password_file",
 			what, answer), http.StatusForbidden
 	case errors.As(err, &answer) && answer == http.StatusNotFound:
 		return what + ": the package index has no such file", http.StatusNotFound
@@ -251,7 +251,7 @@ func (ix *Index) explain(what string, err error) (why string, status int) {
 	case errors.As(err, &answer):
 		return fmt.Sprintf("%s: the package index answers %v", what, answer), http.StatusBadGateway
 	case errors.Is(err, errTooBig):
-		return fmt.Sprintf("%s is bigger than the %.1f MB that a file may have here", what, float64(ix.cfg.FileBytes)/1e6), http.StatusForbidden
+		return fmt.Sprintf("%s is larger than %.1f MB, the limit for a file here", what, float64(ix.cfg.FileBytes)/1e6), http.StatusForbidden
 	case errors.Is(err, errWrongHash):
 		return what + " does not match the package index: its SHA-256 differs; it was not installed", http.StatusForbidden
 	case errors.Is(err, network.ErrNotPublic):

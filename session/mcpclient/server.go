@@ -74,7 +74,7 @@ func (s *server) connect(ctx context.Context) (*connection, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == nil {
-		return nil, s.unavailable("it cannot be connected to; the log of the server says why")
+		return nil, s.unavailable("the connection failed; the server's log says why")
 	}
 	return s.current, nil
 }

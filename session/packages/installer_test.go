@@ -286,7 +286,7 @@ func TestInstallersFailWithTheReasonAndNoLayer(t *testing.T) {
 		i.fails(order{Requirements: []string{"missing-part"}}, "the package index has no project is-nowhere")
 		i.fails(order{Requirements: []string{"greet>9"}}, "greet>9: there is no such version", "1.0, 2.0")
 		i.fails(order{Requirements: []string{"wrong-hash"}}, "does not match the package index")
-		i.fails(order{Requirements: []string{"huge"}}, "is bigger than")
+		i.fails(order{Requirements: []string{"huge"}}, "is larger than")
 		i.fails(order{Requirements: []string{"elsewhere"}}, "is not part of the public network")
 		i.fails(order{Requirements: []string{"old-parcel", "greet==2.0"}}, "cannot be installed together")
 		out := i.fails(order{Requirements: []string{"torn"}}, "torn could not be built")

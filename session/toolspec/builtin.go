@@ -22,7 +22,7 @@ var builtin = func() map[string]*Tool {
 				`"offset":{"type":"integer","default":1},"limit":{"type":"integer","default":500}},"required":["path"]}`),
 		}, {
 			Name:        "write_file",
-			Description: "Write a text file as a whole, with the folders that it needs. Returns {path, bytes}.",
+			Description: "Write a whole text file, creating missing folders. Returns {path, bytes}.",
 			Parameters: api.Raw(`{"type":"object","properties":{"path":{"type":"string"},"content":{"type":"string"}},` +
 				`"required":["path","content"]}`),
 		}, {
@@ -37,7 +37,7 @@ var builtin = func() map[string]*Tool {
 				`"order":{"type":"string","default":"discovery"}},"required":["pattern"]}`),
 		}, {
 			Name: "patch",
-			Description: "Mode \"replace\" replaces a text that stands in a file of the workspace once, or everywhere with replace_all. Mode " +
+			Description: "Mode \"replace\" replaces a text that occurs once in a file of the workspace, or every occurrence with replace_all. Mode " +
 				"\"patch\" applies a patch in the V4A format to several files, or to none if it does not fit. Returns {diff, files}.",
 			Parameters: api.Raw(`{"type":"object","properties":{"path":{"type":["string","null"]},"old_string":{"type":["string","null"]},` +
 				`"new_string":{"type":["string","null"]},"replace_all":{"type":"boolean","default":false},` +

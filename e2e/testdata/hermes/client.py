@@ -219,7 +219,7 @@ def refusals():
     refused("request_too_large", "more than", argv=["true", "x" * 200_000], cwd="/", env={})
     refused("request_too_large", "bytes", argv=["true", "x" * 2_000_000], cwd="/", env={})
     refused("bad_request", "a socket of user", [runner], runner_fd=True, env={"HERMES_RPC_SOCKET": "/etc/passwd"})
-    refused("bad_request", "cannot be taken", [runner], runner_fd=True, env={"HERMES_KERNEL_TOOLS_PATH": "/dev/zero"})
+    refused("bad_request", "cannot be used", [runner], runner_fd=True, env={"HERMES_KERNEL_TOOLS_PATH": "/dev/zero"})
     refused("truncated_ancillary", "descriptors", [null] * 20, argv=["true"], cwd="/", env={})
     for fd in (null, runner):
         os.close(fd)
