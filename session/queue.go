@@ -206,7 +206,7 @@ func (s *Session) reservePlace() error {
 	case s.m.isClosing():
 		return ErrClosing
 	case len(s.queue)+s.reserved >= api.MaxQueued:
-		return api.Errorf(api.CodeQueueFull, "%d executions are already queued, the limit; wait for some to end, or interrupt", api.MaxQueued)
+		return api.Errorf(api.CodeQueueFull, "%d executions are already queued, which is the limit; wait for some to end, or interrupt", api.MaxQueued)
 	}
 	if err := s.takeExecution(); err != nil {
 		return err

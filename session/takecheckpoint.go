@@ -185,7 +185,7 @@ func (s *Session) makeCheckpoint(ctx context.Context, w wanted) (row store.Check
 }
 
 func tooManyNamed() error {
-	return api.Errorf(api.CodeLimitExceeded, "%d checkpoints of this session have a name, the limit; delete some", maxNamedCheckpoints)
+	return api.Errorf(api.CodeLimitExceeded, "%d checkpoints of this session have a name, which is the limit; delete some", maxNamedCheckpoints)
 }
 
 func countNamed(rows []store.Checkpoint) (n int) {

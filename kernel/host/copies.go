@@ -107,7 +107,7 @@ func (k *interpreter) addCopy(
 	k.mu.Lock()
 	known, count := k.copies.waiting[id], len(k.copies.waiting)
 	if refused == "" && count >= command.MaxCopies {
-		refused = fmt.Sprintf("the kernel has %d copies of its interpreter already, the limit; drop some", count)
+		refused = fmt.Sprintf("the kernel already has %d copies of its interpreter, which is the limit; drop some", count)
 	}
 	if refused != "" {
 		begin = k.idle

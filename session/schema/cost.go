@@ -22,11 +22,11 @@ const maxLevels = 256
 
 func checkCost(doc any) error {
 	if deeper(doc, maxLevels) {
-		return fmt.Errorf("it is nested more than %d levels deep, the limit; refer to definitions instead", maxLevels)
+		return fmt.Errorf("it is nested deeper than the limit of %d levels; refer to definitions instead", maxLevels)
 	}
 	c := &cost{root: doc, known: map[string]int{}}
 	if c.of(doc) > maxCost {
-		return fmt.Errorf("its references stand for more than %d schemas, the limit; refer to fewer definitions", maxCost)
+		return fmt.Errorf("its references stand for more schemas than the limit of %d; refer to fewer definitions", maxCost)
 	}
 	return nil
 }

@@ -170,7 +170,7 @@ def _check(arguments: dict[str, object]) -> None:
         if not level:
             break
         if len(level) > _MOST_ARGUMENTS:
-            raise ToolLimit("the arguments of the call take more than 1 MiB, the limit", "limit")
+            raise ToolLimit("the arguments of the call take more than the limit of 1 MiB; put them into a file", "limit")
     else:
         raise ToolError(f"the arguments of the call are nested more than {_DEEPEST} levels deep", "invalid_arguments")
     try:

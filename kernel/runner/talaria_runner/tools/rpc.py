@@ -184,7 +184,7 @@ class _Connection:
                 if line and not self._obey(line):
                     return
             if len(rest) > _LONGEST:
-                self.say({"error": "Invalid RPC request: the line is longer than 1 MiB, the limit"})
+                self.say({"error": "Invalid RPC request: the line is longer than the limit of 1 MiB"})
                 return
 
     def _obey(self, line: bytes) -> bool:
