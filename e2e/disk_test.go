@@ -153,7 +153,7 @@ func TestTheOperatorChoosesWhatHoldsWorkspaces(t *testing.T) {
 
 func TestADiskThatCannotBeHadIsRefused(t *testing.T) {
 	t.Parallel()
-	for mode, want := range map[string]string{"image": "takes root", "tape": "auto, quota, image or watched"} {
+	for mode, want := range map[string]string{"image": "requires root", "tape": "auto, quota, image or watched"} {
 		s := prepare(t, options{as: asUser})
 		out, err := s.command(within(t), "serve", "--state-dir", s.StateDir, "--addr", "127.0.0.1:0", "--disk", mode).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {

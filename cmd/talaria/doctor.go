@@ -133,7 +133,7 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 		return append(findings, survivalFinding()), false
 	}
 	if err != nil {
-		return append(findings, kernel.Finding{Name: "isolation", Detail: err.Error(), Remedy: "see the detail"}), false
+		return append(findings, kernel.Finding{Name: "isolation", Detail: err.Error(), Remedy: "fix this error"}), false
 	}
 	defer backend.Close()
 	findings = append(findings, held...)
@@ -148,7 +148,7 @@ func warmFindings(ctx context.Context, backend *sandbox.Backend, env kernel.Envi
 	f := kernel.Finding{Name: "fast starts of " + env.Name, OK: true}
 	begin := time.Now()
 	if err := backend.Warm(ctx, env); err != nil {
-		f.OK, f.Detail, f.Remedy = false, err.Error(), "sessions start slowly until this works"
+		f.OK, f.Detail, f.Remedy = false, err.Error(), "fix this error; until then, sessions start slowly"
 		return []kernel.Finding{f}
 	}
 	skipped := backend.Skipped(env)

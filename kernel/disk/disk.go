@@ -139,7 +139,7 @@ func (s *Store) try(ctx context.Context, hold kernel.DiskEnforcement) error {
 // asUser returns the words that blame the lack of root, if this process is not root.
 func asUser() string {
 	if os.Geteuid() != 0 {
-		return ", which takes root"
+		return ", which requires root"
 	}
 	return ""
 }

@@ -72,7 +72,7 @@ func Probe(ctx context.Context, dir string, mode Mode, most int64) (findings []k
 		f := kernel.Finding{Name: "disk limit", OK: mode == Auto || mode == Watched,
 			Detail: "watched: a workspace may briefly exceed its limit; exact limits require root"}
 		if !f.OK {
-			f.Detail, f.Remedy = "disk is "+string(mode)+", which takes root", "run the server as root, or configure disk: auto"
+			f.Detail, f.Remedy = "disk is "+string(mode)+", which requires root", "run the server as root, or configure disk: auto"
 		}
 		return []kernel.Finding{f}, f.OK
 	}
@@ -93,7 +93,7 @@ func Probe(ctx context.Context, dir string, mode Mode, most int64) (findings []k
 	case mode == Watched:
 		force.Detail = "watched, as configured: a workspace may briefly exceed its limit"
 	case quota.OK && mode != Image:
-		force.Detail = "held by project quota"
+		force.Detail = "enforced by project quotas"
 		image.OK, image.Remedy = true, "" // not needed
 	case image.OK && mode != Quota:
 		force.Detail = "enforced by images, since there is no project quota"

@@ -116,8 +116,8 @@ func (c confinement) findings() []kernel.Finding {
 	case landlock.OK:
 		landlock.Detail = fmt.Sprintf("ABI %d: %s", c.landlock, c.fence)
 	case errors.Is(c.noLandlock, unix.EOPNOTSUPP):
-		landlock.Detail = "the kernel has it, switched off"
-		landlock.Remedy = "boot with landlock in the list of the kernel's parameter lsm="
+		landlock.Detail = "the kernel has it, but it is switched off"
+		landlock.Remedy = "add landlock to the kernel's boot parameter lsm="
 	case errors.Is(c.noLandlock, unix.EPERM):
 		landlock.Detail = c.noLandlock.Error()
 		landlock.Remedy = "allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self in the seccomp " +

@@ -66,7 +66,7 @@ func (b *Backend) Skipped(env kernel.Environment) []kernel.Finding {
 			findings = append(findings, kernel.Finding{
 				Name:   "preload " + module,
 				Detail: reason,
-				Remedy: fmt.Sprintf("install %s for %s, or take it out of what the environment preloads", module, env.Python),
+				Remedy: fmt.Sprintf("install %s for %s, or remove it from the environment's preload", module, env.Python),
 			})
 		}
 	}
