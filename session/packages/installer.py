@@ -298,8 +298,8 @@ class Programs:
                               f"a wheel for {PYTHON}, or another package; {UNCHANGED}")  # fmt: skip
         said = self.reasons()[:4]
         if "conflicting dependencies" in text or "ResolutionImpossible" in text or "No solution found" in text and not said:
-            said.append(f"{', '.join(requirements)} cannot be installed together: what they need excludes each other, as is "
-                        "said above; ask for other versions")  # fmt: skip
+            said.append(f"{', '.join(requirements)} cannot be installed together: their requirements conflict, as shown "
+                        "above; ask for other versions")  # fmt: skip
         if said:
             return SystemExit("; ".join([*said, UNCHANGED]))
         if match := re.search(r"Could not find a version that satisfies the requirement (.+?) \(from versions: (.*)\)", text):
@@ -307,7 +307,7 @@ class Programs:
             if not there:
                 return SystemExit(f"{match[1]}: the package index has no file for {PYTHON}; {UNCHANGED}")
             few = ", ".join((["…"] if len(there) > 10 else []) + there[-10:])
-            return SystemExit(f"{match[1]}: there is no such version for {PYTHON}; there are {few}; {UNCHANGED}")
+            return SystemExit(f"{match[1]}: there is no such version for {PYTHON}; available: {few}; {UNCHANGED}")
         why = self.errors[-1] if self.errors else f"the installer ended with status {status}"
         if why == "Exception:":
             why = f"the environment's pip has failed: {lines[-1].strip()}"
@@ -504,7 +504,7 @@ def install(order: dict) -> None:
     programs = Programs(order)
     tool, chosen = choose(programs, requirements)
     if not chosen:
-        print("All of it is installed already.")
+        print("Everything is already installed.")
         return
     prefix = os.path.join(programs.folder, "new")
     tool.install(chosen, prefix)

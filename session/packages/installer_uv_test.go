@@ -49,7 +49,7 @@ func TestInstallersUseUvWhereItIs(t *testing.T) {
 		!strings.Contains(string(asked), "-- greet==2.0 parcel==1.5\n") {
 		t.Errorf("uv was asked %s (%v)", asked, err)
 	}
-	if out := i.ok(order{Requirements: []string{"greet>=1"}}); i.layers != 1 || !strings.Contains(out, "All of it is installed already") {
+	if out := i.ok(order{Requirements: []string{"greet>=1"}}); i.layers != 1 || !strings.Contains(out, "Everything is already installed") {
 		t.Errorf("%d layers\n%s", i.layers, out)
 	}
 	for _, other := range []string{"#!/bin/sh\necho 'error: unexpected argument' >&2; exit 2\n", "#!/bin/sh\necho 'Would install 1 package'\n"} {
