@@ -115,7 +115,7 @@ func (s *Session) endOldestCopy(ctx context.Context, why string) error {
 		return errNoCopy
 	}
 	err = s.journal.commit(context.WithoutCancel(ctx), copyEnded(*oldest, "server_memory",
-		"the copy of the interpreter was ended: "+why+", and nobody had used this session for the longest time"))
+		"the copy of the interpreter was ended: "+why+", and this session had been unused the longest"))
 	if err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func (r *Reader) next(ctx context.Context) ([]entry, <-chan struct{}, error) {
 		return nil, nil, r.j.expired()
 	}
 	if len(batch) == 0 { // although there was more: it was deleted with the session
-		return nil, nil, r.j.readError(ctx, fmt.Errorf("the log has nothing behind %d", r.after))
+		return nil, nil, r.j.readError(ctx, fmt.Errorf("the log has nothing after %d", r.after))
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -293,11 +293,11 @@ func (c config) checkReserves(ctx context.Context) error {
 	has, _ := machine.Read(ctx, place) // a figure that cannot be read is 0
 	var found []error
 	if has.DiskBytes > 0 && c.DiskReserve >= has.DiskBytes {
-		found = append(found, c.wrong("disk_reserve", "must be less than the disk that holds %s, which has %d bytes, not %d; 0 takes a twentieth of it",
+		found = append(found, c.wrong("disk_reserve", "must be less than the disk that holds %s, which has %d bytes, not %d; 0 means a twentieth of it",
 			c.StateDir, has.DiskBytes, c.DiskReserve))
 	}
 	if has.MemoryBytes > 0 && c.MemoryReserve >= has.MemoryBytes {
-		found = append(found, c.wrong("memory_reserve", "must be less than the memory of this machine, which has %d bytes, not %d; 0 takes a twentieth of it",
+		found = append(found, c.wrong("memory_reserve", "must be less than the memory of this machine, which has %d bytes, not %d; 0 means a twentieth of it",
 			has.MemoryBytes, c.MemoryReserve))
 	}
 	return errors.Join(found...)
