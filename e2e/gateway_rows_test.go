@@ -217,7 +217,7 @@ func TestATelegramBot(t *testing.T) {
 		progress := b.awaits(t, 2, last, "progress", func(m gatewaytest.Message) bool {
 			return strings.Contains(m.Text, "first") && strings.Contains(m.Text, "Running")
 		})
-		b.says(t, 2, 2, "print('second')", "waits for the running one")
+		b.says(t, 2, 2, "print('second')", "is waiting for the running one")
 		b.telegram.Say(2, 2, "/stop")
 		b.becomes(t, progress, "KeyboardInterrupt")
 		b.awaits(t, 2, last, "the second cell", func(m gatewaytest.Message) bool { return strings.Contains(m.Text, "[not run: interrupted]") })

@@ -68,7 +68,7 @@ func TestFailures(t *testing.T) {
 	}{
 		{gatewaytest.ModelAnswer{Status: 400, Body: `{"error":{"message":"no such\nmodel ` + key + `"}}`}, "no such model ***"},
 		{gatewaytest.ModelAnswer{Status: 200, Body: `{"choices":[{"message":{"content":"  "}}]}`}, "answer was empty"},
-		{gatewaytest.ModelAnswer{Status: 200, Body: `<html>`}, "is not one of"},
+		{gatewaytest.ModelAnswer{Status: 200, Body: `<html>`}, "is not in the format of"},
 		{gatewaytest.ModelAnswer{Status: 200, Body: `{"choices":[{"message":{"content":"half"},"finish_reason":"length"}]}`}, ""},
 	} {
 		m.Script(c.answer)

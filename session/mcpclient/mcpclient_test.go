@@ -328,7 +328,7 @@ func TestAServerThatDiesFailsItsCallsAndIsStartedAgain(t *testing.T) {
 func TestAServerThatDoesNotStartIsNotTriedAllTheTime(t *testing.T) {
 	r := open(t, program(t, "refuse"), mcpclient.Server{Name: "missing", Command: "/nonexistent/program"})
 	for _, server := range r.Names() {
-		for _, says := range []string{"the log of the server says why", "the log of the server says why", "the next attempt is possible in"} {
+		for _, says := range []string{"the server's log says why", "the server's log says why", "the next attempt is possible in"} {
 			_, err := r.Tools(t.Context(), server)
 			if codeOf(err) != remote.CodeUnavailable || !strings.Contains(err.Error(), says) {
 				t.Errorf("%s: %v, want %q", server, err, says)

@@ -88,7 +88,7 @@ class CheckpointAsks(RunnerCase):
         outcome = self.drive(
             "def f():\n    print(talaria.checkpoint())\n    try: talaria.rollback('a')\n    except talaria.CheckpointError as e: print(e)\n"
             "t = threading.Thread(target=f); t.start(); t.join()")
-        self.assertEqual(outcome.stdout, "c7\ntalaria.rollback works only in the thread that runs the cell, which it ends\n", outcome.stderr)
+        self.assertEqual(outcome.stdout, "c7\ntalaria.rollback works only in the thread that runs the cell, because it ends the cell\n", outcome.stderr)
         self.assertEqual(self.asked, [{"action": "checkpoint"}])
 
     def test_other_processes_may_ask_for_nothing(self) -> None:
