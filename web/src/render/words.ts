@@ -25,7 +25,7 @@ export function whyWords(reason: string | undefined, exitCode?: number): string 
     case "out_of_memory": return "the machine ran out of memory";
     case "timeout": return "it ran past its timeout and ignored the interrupt";
     case "cpu_limit": return "it exceeded its CPU time limit";
-    case "idle_timeout": return "it was idle for too long; files are kept";
+    case "idle_timeout": return "it was idle for too long";
     case "reset": return "it was reset";
     case "deleted": return "the session was deleted";
     case "exit": return `it ended itself or crashed (code ${detail || exitCode})`;
@@ -45,7 +45,9 @@ export function whyWords(reason: string | undefined, exitCode?: number): string 
 
 export interface Told { word: string; sentence: string; tone: "quiet" | "running" | "bad" | "waiting" }
 
-const kept = (run: Run): string => (run.lost ? "Variables are lost; files are kept." : "Variables are kept.");
+// A reset may delete the files too.
+const kept = (run: Run): string =>
+  !run.lost ? "Variables are kept." : run.reason === "reset" || run.reason === "deleted" ? "Variables are lost." : "Variables are lost; files are kept.";
 
 // runWords describes how a run ended, and what became of the variables wherever that is in question.
 // fatal is the limit that killed its kernel.

@@ -163,7 +163,7 @@ export class Notebook {
       case "error": this.voice.announce(`Error: ${event.ename}: ${event.evalue.slice(0, 200)}`); break;
       case "input_request": this.voice.announce(`Input needed: ${event.prompt}`); break;
       case "kernel_died": this.say(`Python exited: ${whyWords(event.reason, event.exit_code)}. Variables are lost; files are kept.`, "bad"); break;
-      case "kernel_reset": this.say("Python restarted. Variables are gone; files and outputs are kept."); break;
+      case "kernel_reset": this.say("Python restarted. Variables are gone; outputs are kept."); break;
       case "artifact": this.filesChanged++; break;
       case "rolled_back": this.filesChanged++; wentBack(this, this.back = event); break;
       case "kernel_woken": woke(this, event, this.back); this.back = undefined; break;
