@@ -366,7 +366,7 @@ func TestFilesOfTheWorkspaceAreSent(t *testing.T) {
 	}
 	plan := render.Render(render.Source{Execution: e, Head: head}, api.RenderTelegram)
 	wantKinds(t, plan, "text photo document")
-	if got := shown(t, api.RenderTelegram, plan.Parts[0].Text); !strings.Contains(got, "[big.bin has 60.0 MB, which is too large") ||
+	if got := shown(t, api.RenderTelegram, plan.Parts[0].Text); !strings.Contains(got, "[big.bin is 60.0 MB, which is too large") ||
 		!strings.Contains(got, "[1 file not sent: kept not]") || strings.Contains(got, "gone.txt") {
 		t.Errorf("the text is %q", got)
 	}

@@ -220,7 +220,7 @@ func (r *request) launch(fds descriptors) (_ *launch, err error) {
 		}
 	}
 	if n := fds.left(); n > 0 {
-		return nil, refused(codeBadRequest, "%d descriptors are not standard streams; a sandbox accepts no others", n)
+		return nil, refused(codeBadRequest, "a sandbox accepts only the standard streams; other descriptors sent: %d", n)
 	}
 	return l, nil
 }

@@ -151,7 +151,7 @@ func TestRequestsAreRefusedInWordsAndLeaveNoDescriptor(t *testing.T) {
 		{`{"op":"launch","runner_fd":true,"stdin_fd":1}`, "runner zero", codeBadRequest, "another kind"},
 		{`{"op":"launch","runner_fd":true,"stdin_fd":1}`, "runner folder", codeBadRequest, "another kind"},
 		{`{"op":"launch","runner_fd":true,"stdin_fd":1}`, "runner named", codeBadRequest, "names a file"},
-		{`{"op":"launch","runner_fd":true,"stdin_fd":1}`, "runner read write", codeBadRequest, "no standard stream"},
+		{`{"op":"launch","runner_fd":true,"stdin_fd":1}`, "runner read write", codeBadRequest, "only the standard streams"},
 		{`{"op":"launch","argv":["a"],"cwd":"/"}`, strings.Repeat("null ", maxFDs+1), codeTruncated, "at most 12"},
 		{`{"op":"launch","argv":["a","` + long + `"],"cwd":"/"}`, "read", codeTooLarge, "bytes"},
 	} {

@@ -211,7 +211,7 @@ def refusals():
     refused("bad_request", "its path", runner="/tmp/x.py", env={})
     refused("runner_fd_missing", "not received", runner_fd=True, env={})
     refused("runner_not_regular", "regular", [null], runner_fd=True, env={})
-    refused("bad_request", "no standard stream", [runner, null], runner_fd=True, env={})
+    refused("bad_request", "only the standard streams", [runner, null], runner_fd=True, env={})
     refused("bad_request", "kind", [runner, connection()], runner_fd=True, env={}, stdout_fd=1)
     refused("bad_request", "not received", [null], argv=["true"], cwd="/", env={}, stdin_fd=3)
     refused("bad_request", "cwd", argv=["true"], env={})
