@@ -164,7 +164,7 @@ describe("what went wrong is said once", () => {
     await runAll("c-1", "died");
     const cell = tab.cell("c-1");
     await cell.locator("text=Python exited: it ended itself or crashed (code 1). Variables are lost; files are kept.").waitFor();
-    expect(times(await cell.innerText(), /exit/g)).toBe(3); // two in that line, one in the source
+    expect(times(await cell.innerText(), /exit/g)).toBe(2); // one in that line, one in the source
   });
 
   test("when a package has no index to come from, with what to do", async () => {
