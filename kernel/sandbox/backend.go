@@ -68,6 +68,8 @@ type Backend struct {
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	keeping sync.WaitGroup // the goroutines that keep environments warm
+	// working is held while there is a sandbox of cfg.OwnUID: without namespaces, it may end all processes of its user.
+	working sync.Mutex
 
 	mu     sync.Mutex // guards the fields below
 	live   map[string]*Sandbox

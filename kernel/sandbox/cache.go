@@ -45,7 +45,8 @@ func (b *Backend) prepare(ctx context.Context, env kernel.Environment) error {
 	if found, err := filepath.Glob(filepath.Join(cache, "fontlist-*.json")); err != nil || len(found) > 0 {
 		return err
 	}
-	return b.withOwnSandbox(ctx, env, func(s *Sandbox, workspace string) error {
+	create := func() (*Sandbox, error) { return b.create(ctx, env) }
+	return b.withOwnSandbox(ctx, ownMemory, create, func(s *Sandbox, workspace string) error {
 		const folder = "matplotlib"
 		cmd := kernel.Program{
 			Args: []string{env.Python, "-c", listFonts},
@@ -77,15 +78,20 @@ func hasModule(env kernel.Environment, name string) bool {
 	return false
 }
 
-// withOwnSandbox runs f with a sealed sandbox that belongs to no session.
-func (b *Backend) withOwnSandbox(ctx context.Context, env kernel.Environment,
+// ownMemory is enough for our own programs.
+const ownMemory = 1 << 30
+
+// withOwnSandbox runs f with a sandbox that belongs to no session, sealed with that much memory.
+func (b *Backend) withOwnSandbox(ctx context.Context, memory int64, create func() (*Sandbox, error),
 	f func(s *Sandbox, workspace string) error) (err error) {
+	b.working.Lock()
+	defer b.working.Unlock()
 	dir, err := b.makeOwnDir()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.removeOwnDir(dir)) }()
-	spec := kernel.Spec{Limits: kernel.Limits{MemoryBytes: 1 << 30, PIDs: 64, TmpBytes: 64 << 20}}
+	spec := kernel.Spec{Limits: kernel.Limits{MemoryBytes: memory, PIDs: 64, TmpBytes: 64 << 20}}
 	workspace, packages := filepath.Join(dir, "workspace"), filepath.Join(dir, "packages")
 	for path, file := range map[string]**os.File{workspace: &spec.Workspace, packages: &spec.Packages} {
 		if err := os.Mkdir(path, 0o700); err != nil {
@@ -102,7 +108,7 @@ func (b *Backend) withOwnSandbox(ctx context.Context, env kernel.Environment,
 			}
 		}
 	}
-	s, err := b.create(ctx, env)
+	s, err := create()
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,8 @@ func Keepers(b *Backend, env kernel.Environment) (keeper, server int) {
 	defer w.mu.Unlock()
 	keeper = w.server.keeper.handle.PID
 	for _, pid := range procfs.Descendants(keeper)[1:] {
-		if p, err := procfs.Read(pid); err == nil && p.Name == "talaria-fork" {
+		// What it has just forked has its name too.
+		if p, err := procfs.Read(pid); err == nil && p.Name == "talaria-fork" && p.Parent == keeper {
 			server = pid
 		}
 	}

@@ -116,7 +116,7 @@ func (f *forkServer) fork(ctx context.Context, b *Backend, env kernel.Environmen
 	}
 	err = setPassCred(s.conn, true)
 	if err == nil {
-		err = f.ask(inside)
+		err = f.send("fork", nil, inside)
 	}
 	inside.Close()
 	if err != nil {
@@ -145,13 +145,14 @@ func (f *forkServer) fork(ctx context.Context, b *Backend, env kernel.Environmen
 	return s, nil
 }
 
-func (f *forkServer) ask(inside *os.File) error {
+// send sends a request that is not answered: to fork a pid 1, which gets the descriptor, or to take note of pages.
+func (f *forkServer) send(op string, body any, files ...*os.File) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if f.closed {
 		return net.ErrClosed
 	}
-	return send(f.conn, request{Op: "fork"}, inside)
+	return send(f.conn, request{Op: op, Body: body}, files...)
 }
 
 // greeted waits for the first message of pid 1, and finds out which process sent it.

@@ -45,7 +45,8 @@ func (b *Backend) probeSandbox(ctx context.Context, env kernel.Environment) kern
 	env.Engine = python.EngineScript
 	start := time.Now()
 	var layers []string
-	err := b.withOwnSandbox(ctx, env, func(s *Sandbox, _ string) error {
+	create := func() (*Sandbox, error) { return b.create(ctx, env) }
+	err := b.withOwnSandbox(ctx, ownMemory, create, func(s *Sandbox, _ string) error {
 		layers = s.Layers()
 		return run(ctx, s, kernel.Program{Args: []string{env.Python, "-I", "-S", "-c", ""}})
 	})

@@ -36,6 +36,12 @@ type serveRequest struct {
 	Modules []string `json:"modules"`
 }
 
+// pagesRequest has pairs of an address and a length, eight bytes each, for pid 1 and for the interpreter.
+type pagesRequest struct {
+	Init        []byte `json:"init"`
+	Interpreter []byte `json:"interpreter"`
+}
+
 type sealRequest struct {
 	UID         int                `json:"uid"`
 	Workspace   directory          `json:"workspace"`

@@ -223,6 +223,7 @@ func (w *zygotes) keep(ctx context.Context) (served bool, err error) {
 func (w *zygotes) serve(ctx context.Context, keeper *Sandbox, server *forkServer) error {
 	timer := time.NewTimer(w.backend.cfg.RenewEvery)
 	defer timer.Stop()
+	w.learn(ctx, server)
 	for {
 		select {
 		case <-timer.C:
@@ -247,6 +248,7 @@ func (w *zygotes) serve(ctx context.Context, keeper *Sandbox, server *forkServer
 			}
 			continue
 		}
+		w.learn(ctx, next)
 		w.set(next, nil)
 		server.end()
 		server = next

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import _signal
 import posix
 
-from . import interpreter, linux, places, preload, tier
+from . import interpreter, linux, pages, places, preload, tier
 from .child import VARIABLES, give_up, set_variables
 from .environment import environment
 from .limits import Limits
@@ -78,7 +78,11 @@ class ForkServer:
                 received = self._channel.receive()
                 if received is None:
                     os._exit(0)
-                _, (fd,) = received
+                packet, fds = received
+                if not fds:
+                    pages.learn(decode(packet)["body"])
+                    continue
+                (fd,) = fds
                 if not self._fork():
                     self._channel.forget()
                     return self._begin(fd)

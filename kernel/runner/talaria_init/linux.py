@@ -84,6 +84,7 @@ _CAPABILITY_HEADER = struct.pack("=Ii", 0x20080522, 0)  # version 3, this proces
 _CAPABILITIES = 64  # that its sets have room for
 _IFREQ = struct.Struct("16sH22x")
 _PROC_BYTES = 1 << 16
+_MADV_POPULATE_WRITE = 23
 _PTHREAD_ATTR_BYTES = 256  # at least sizeof(pthread_attr_t) everywhere
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -117,6 +118,7 @@ _mount_setattr = _syscall("mount_setattr", c_int, c_char_p, c_uint, c_void_p, c_
 _pivot_root = _syscall("pivot_root", c_char_p, c_char_p)
 _keyctl = _syscall("keyctl", c_int, c_char_p)
 _exit = _function("exit", c_int)
+_madvise = _function("madvise", c_void_p, c_size_t, c_int)
 _seccomp = _syscall("seccomp", c_uint, c_uint, c_void_p)
 _landlock_create_ruleset = _syscall("landlock_create_ruleset", c_char_p, c_size_t, c_uint)
 _landlock_add_rule = _syscall("landlock_add_rule", c_int, c_int, c_char_p, c_uint)
@@ -290,6 +292,12 @@ def trim_heap() -> None:
     """Gives free memory of the heap back. Only glibc has it."""
     with contextlib.suppress(AttributeError):
         _libc.malloc_trim(c_size_t(0))
+
+
+def copy_pages(address: int, length: int) -> None:
+    """Does what a write to each of these pages would do, without changing them: those that are shared since a fork are
+    copied. Pages after one that cannot be written to are left alone, and so are all by Linux before 5.14."""
+    _madvise(address, length, _MADV_POPULATE_WRITE)
 
 
 def loopback_up() -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 import _signal
 
-from . import forkserver, interpreter, leftovers, linux, places, spare, tier
+from . import forkserver, interpreter, leftovers, linux, pages, places, spare, tier
 from .child import LISTEN, Runner, Start, give_up, run_command, tell
 from .environment import environment
 from .forkserver import Next
@@ -138,6 +138,7 @@ class Init:
         """Parks, for a process that a fork server made and that has namespaces of its own already."""
         tier.current.settle()
         self._channel.send(encode(op="done", id=id))
+        pages.copy("init", self._channel.fileno())
 
     def _make_spare(self) -> None:
         # Without a spare, the runner is forked when it is started.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import _signal
 
-from . import child, linux, tier
+from . import child, linux, pages, tier
 from .limits import Limits
 from .seal import Confinement
 from .step import StepError
@@ -78,6 +78,7 @@ def _serve(channel: Channel) -> Callable[[], None]:
         _signal.set_wakeup_fd(-1)
         runner = child.Runner()
         runner.prepare()
+        pages.copy("interpreter", channel.fileno())
         received = channel.receive()
         if received is None:
             os._exit(0)
