@@ -32,14 +32,19 @@ class Commands:
     def __init__(self, interrupts: Interrupts) -> None:
         interrupts.waiting.update((_wait.__code__, _read.__code__, _poll.__code__))
 
-    def run(self, arguments: list[str], text: str | None = None, out: object = None, err: object = None) -> int:
+    def run(
+        self, arguments: list[str], text: str | None = None, out: object = None, err: object = None,
+        variables: dict[str, str] | None = None, actions: tuple[tuple[int, ...], ...] = (),
+    ) -> int:  # fmt: skip
         """Runs a program and returns its exit code, negative for a signal. Its input is text, or nothing. out
         and err receive its output as text, through a method write; None means where the kernel itself writes.
+        variables are its
+        environment, unless that is environment(); actions are further ones of posix_spawn.
         When the cell is interrupted, so is the program, and KeyboardInterrupt is raised when it has ended."""
         streams = _Streams(out, err)
         source = _input(text)
         try:
-            pid = _spawn(arguments, [(os.POSIX_SPAWN_DUP2, source, 0), *streams.actions])
+            pid = _spawn(arguments, variables or environment(), [(os.POSIX_SPAWN_DUP2, source, 0), *streams.actions, *actions])
         finally:
             close(source)
             streams.started()
@@ -169,12 +174,13 @@ class _Streams:
             self._takers[fd](text)
 
 
-def _spawn(arguments: list[str], actions: list[tuple[int, ...]]) -> int:
-    environment = dict(os.environ)
+def environment() -> dict[str, str]:
+    """The environment variables of commands."""
     # Python programs buffer what they print to a pipe until they end. Pagers wait for a key.
-    environment.setdefault("PYTHONUNBUFFERED", "1")
-    environment.setdefault("PAGER", "cat")
-    environment.setdefault("GIT_PAGER", "cat")
+    return {"PYTHONUNBUFFERED": "1", "PAGER": "cat", "GIT_PAGER": "cat", **os.environ}
+
+
+def _spawn(arguments: list[str], variables: dict[str, str], actions: list[tuple[int, ...]]) -> int:
     start = posix_spawn if "/" in arguments[0] else posix_spawnp
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -182,7 +188,7 @@ def _spawn(arguments: list[str], actions: list[tuple[int, ...]]) -> int:
         except (AttributeError, ValueError):
             pass  # none, or closed
     return start(
-        arguments[0], arguments, environment,
+        arguments[0], arguments, variables,
         file_actions=actions, setpgroup=0, setsigmask=(), setsigdef=(SIGINT, SIGPIPE),
     )  # fmt: skip
 

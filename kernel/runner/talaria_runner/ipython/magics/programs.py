@@ -7,6 +7,8 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 from talaria_runner.ipython.magics.options import parse, words
 from talaria_runner.ipython.magics.usage import UsageError
 from talaria_runner.own.stdlib import load
+from talaria_runner.run.namespaces import bash_in
+from talaria_runner.streams.bash_state import run_bash
 from talaria_runner.streams.commands import redirected
 
 TYPE_CHECKING = False
@@ -54,9 +56,16 @@ def cell_script(shell: Shell, line: str, cell: str) -> None:
     _run(shell, arguments, options, cell)
 
 
-def _options_and_arguments(magic: str, line: str) -> tuple[dict[str, str], list[str]]:
+def cell_bash(shell: Shell, line: str, cell: str) -> None:
+    """Runs the cell with bash. --out NAME and --err NAME keep what it writes in variables; with --state, it begins with the
+    variables, functions, aliases, options and working directory that the cell before with --state has left."""
+    options, arguments = _options_and_arguments("bash", line, _OPTIONS + " state")
+    _run(shell, ["bash", *arguments], options, cell)
+
+
+def _options_and_arguments(magic: str, line: str, known: str = _OPTIONS) -> tuple[dict[str, str], list[str]]:
     """Our options, which begin with two hyphens, and the arguments of the program, which may begin with one."""
-    options, rest = parse(magic, line, "", _OPTIONS) if line.startswith("--") else ({}, line)
+    options, rest = parse(magic, line, "", known) if line.startswith("--") else ({}, line)
     return options, words(magic, rest)
 
 
@@ -69,8 +78,8 @@ def _script(program: str) -> Callable:
     return cell_magic
 
 
-cell_bash, cell_sh, cell_perl, cell_ruby, cell_python3, cell_pypy, cell_node = map(
-    _script, ("bash", "sh", "perl", "ruby", "python3", "pypy", "node")
+cell_sh, cell_perl, cell_ruby, cell_python3, cell_pypy, cell_node = map(
+    _script, ("sh", "perl", "ruby", "python3", "pypy", "node")
 )
 cell_python = cell_python3
 
@@ -127,7 +136,11 @@ def _run(shell: Shell, arguments: list[str], options: dict[str, str], cell: str)
         if options.get(name):
             kept[name] = _Kept()
     try:
-        code = shell.commands.run(arguments, cell, kept.get("out", out), kept.get("err", err))
+        out, err = kept.get("out", out), kept.get("err", err)
+        if "state" in options:
+            code = run_bash(bash_in(shell.user_module), shell.commands, arguments, cell, out, err)
+        else:
+            code = shell.commands.run(arguments, cell, out, err)
     except FileNotFoundError:
         raise UsageError(f"there is no program {arguments[0]} in this environment") from None
     for name, taken in kept.items():
