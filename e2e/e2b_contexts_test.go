@@ -30,6 +30,20 @@ func e2bContexts(t *testing.T, tier string, who identity, sandbox string) (
 	return s, box, ask, create
 }
 
+// e2bPrints returns what a cell in a context writes, and the error that ends it.
+func (s *Server) e2bPrints(t *testing.T, box e2bSandbox, context, code string) (text string) {
+	t.Helper()
+	for _, line := range s.e2bRun(t, box, `{"context_id":"`+context+`","code":`+quoted(t, code)+`}`) {
+		switch line["type"] {
+		case "stdout", "stderr":
+			text += line["text"].(string)
+		case "error":
+			text += line["name"].(string)
+		}
+	}
+	return text
+}
+
 func TestE2BContextsOfOtherLanguagesHaveTheirFolder(t *testing.T) {
 	t.Parallel()
 	everyTier(t, func(t *testing.T, tier string, who identity) {
@@ -41,19 +55,7 @@ func TestE2BContextsOfOtherLanguagesHaveTheirFolder(t *testing.T) {
 			}
 			return found
 		}
-		// prints returns what a cell writes, and the error that ends it.
-		prints := func(c e2bContext, code string) (text string) {
-			t.Helper()
-			for _, line := range s.e2bRun(t, box, `{"context_id":"`+c.ID+`","code":`+quoted(t, code)+`}`) {
-				switch line["type"] {
-				case "stdout", "stderr":
-					text += line["text"].(string)
-				case "error":
-					text += line["name"].(string)
-				}
-			}
-			return text
-		}
+		prints := func(c e2bContext, code string) string { t.Helper(); return s.e2bPrints(t, box, c.ID, code) }
 		s.e2bRun(t, box, `{"code":"import os\nx = 5\nos.makedirs(\"it's here\")"}`)
 		bash := create(`{"language":"bash","cwd":"it's here"}`)
 		if bash.CWD != "/home/user/it's here" || bash.Language != "bash" || bash.ID == "" {
@@ -62,7 +64,7 @@ func TestE2BContextsOfOtherLanguagesHaveTheirFolder(t *testing.T) {
 		if got := prints(bash, "basename \"$PWD\"; echo one > kept; VARIABLE=1"); got != "it's here\n" {
 			t.Errorf("the folder is %q", got)
 		}
-		if got := prints(bash, "cat kept; echo \"<$VARIABLE>\"\nno-such-program"); !strings.Contains(got, "one\n") || !strings.Contains(got, "<>\n") ||
+		if got := prints(bash, "cat kept; echo \"<$VARIABLE>\"\nno-such-program"); !strings.Contains(got, "one\n") || !strings.Contains(got, "<1>\n") ||
 			!strings.Contains(got, "line 2: no-such-program") {
 			t.Errorf("the next cell printed %q", got)
 		}
@@ -80,7 +82,7 @@ func TestE2BContextsOfOtherLanguagesHaveTheirFolder(t *testing.T) {
 		if got := prints(create(`{"language":"bash","cwd":"/tmp"}`), "pwd"); got != "/tmp\n" {
 			t.Errorf("another folder is %q", got)
 		}
-		if got := prints(create(`{"language":"bash","cwd":"nowhere"}`), "echo never"); !strings.Contains(got, "No such file or directory") || strings.Contains(got, "never") {
+		if got := prints(create(`{"language":"bash","cwd":"nowhere"}`), "echo never"); got != "FileNotFoundError" {
 			t.Errorf("a folder that is not there: %q", got)
 		}
 		ask("POST", "/"+bash.ID+"/restart", "", http.StatusOK)
@@ -108,6 +110,51 @@ func TestE2BContextsOfOtherLanguagesHaveTheirFolder(t *testing.T) {
 			create(`{"language":"bash"}`)
 		}
 		ask("POST", "", `{"language":"bash"}`, http.StatusUnprocessableEntity)
+	})
+}
+
+func TestE2BContextsOfBashKeepTheirState(t *testing.T) {
+	t.Parallel()
+	everyTier(t, func(t *testing.T, tier string, who identity) {
+		s, box, ask, create := e2bContexts(t, tier, who, `{"envVars":{"GIVEN":"sandbox"}}`)
+		s.e2bRun(t, box, `{"code":"import os\nos.mkdir('sub')"}`)
+		own, one, two := e2bContext{ID: "_bash"}, create(`{"language":"bash","cwd":"sub"}`), create(`{"language":"bash"}`)
+		const look = `echo "<$A>$(f 2>/dev/null)"; a 2>/dev/null; set -o | grep -c 'nounset.*on'; basename "$PWD"`
+		steps := func(list ...[3]string) {
+			t.Helper()
+			for _, step := range list {
+				if got := s.e2bPrints(t, box, step[0], step[1]); got != step[2] {
+					t.Errorf("%s: %q prints %q, want %q", step[0], step[1], got, step[2])
+				}
+			}
+		}
+		ask("POST", "/"+one.ID+"/restart", "", http.StatusOK) // nothing has run there
+		steps(
+			[3]string{own.ID, "mkdir -p deep/deeper; cd deep; export A=1; f() { echo f; }; alias a='echo alias'; set -u", ""},
+			[3]string{own.ID, look, "<1>f\nalias\n1\ndeep\n"},
+			[3]string{one.ID, look, "<>\n0\nsub\n"},
+			[3]string{one.ID, "A=2; cd /tmp; exit 3", "CalledProcessError"},
+			[3]string{two.ID, "echo \"<$A>\"", "<>\n"},
+			[3]string{one.ID, look, "<2>\n0\ntmp\n"},
+			[3]string{own.ID, look, "<1>f\nalias\n1\ndeep\n"},
+			[3]string{"_python", "%%bash\necho \"<$A>\"", "<>\n"},
+		)
+		for _, line := range s.e2bRun(t, box, `{"context_id":"`+one.ID+`","code":"echo $GIVEN; GIVEN=its","env_vars":{"GIVEN":"call"}}`) {
+			if line["type"] == "stdout" && line["text"] != "call\n" || line["type"] == "error" {
+				t.Errorf("with a variable of the call: %v", line)
+			}
+		}
+		s.Kill9()
+		s.Restart(t)
+		steps([3]string{one.ID, "echo $A $GIVEN", "2 sandbox\n"})
+		ask("POST", "/"+one.ID+"/restart", "", http.StatusOK)
+		steps([3]string{one.ID, look, "<>\n0\nsub\n"}, [3]string{own.ID, "echo $A", "1\n"}, [3]string{two.ID, "A=3", ""})
+		ask("DELETE", "/"+two.ID, "", http.StatusNoContent)
+		steps([3]string{one.ID, "A=4", ""})
+		s.e2bCall(t, "POST", "/e2b/sandboxes/"+box.SandboxID+"/pause", s.Token, "", "", http.StatusNoContent)
+		steps([3]string{one.ID, "echo \"<$A>\"", "<>\n"}, [3]string{own.ID, "echo \"<$A>\"; A=5", "<>\n"})
+		ask("POST", "/_bash/restart", "", http.StatusOK)
+		steps([3]string{own.ID, "echo \"<$A>\"", "<>\n"})
 	})
 }
 

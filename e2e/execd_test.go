@@ -99,6 +99,27 @@ func TestExecdContextsAreSessions(t *testing.T) {
 			t.Errorf("after the death comes %v", last)
 		}
 	})
+	t.Run("bash keeps its state", func(t *testing.T) {
+		made := s.want(t, as(s.Token, "POST", "/code/context", `{"language":"bash","cwd":"/tmp"}`), http.StatusOK, "")
+		context := `{"id":"` + decode[struct{ ID string }](t, string(made.body)).ID + `"}`
+		for _, step := range []struct{ context, code, want string }{
+			{context, "pwd; export A=1; f() { echo f; }; mkdir sub; cd sub", "/tmp\n"},
+			{context, "echo $A; f; pwd", "1\nf\n/tmp/sub\n"},
+			{`{"language":"bash"}`, "echo \"<$A>\"; A=2", "<>\n"},
+			{`{}`, "echo \"<$A>\"", "<2>\n"},
+		} {
+			var got string
+			for _, e := range run(t, `{"code":`+quoted(t, step.code)+`,"context":`+step.context+`}`) {
+				if text, printed := e["text"].(string); printed && e["type"] != "init" {
+					got += text
+				}
+			}
+			if got != step.want {
+				t.Errorf("%q in the context %s prints %q, want %q", step.code, step.context, got, step.want)
+			}
+		}
+		s.want(t, as(s.Token, "DELETE", "/code/contexts?language=bash", ""), http.StatusOK, "")
+	})
 	t.Run("a client that leaves interrupts its code", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

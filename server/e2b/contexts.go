@@ -18,8 +18,8 @@ import (
 // home is the workspace, as clients of E2B call it.
 const home = "/home/user"
 
-// The languages of contexts. Only Python keeps variables from one cell to the next: the others run each cell in a fresh process. All
-// Python of a sandbox runs in one interpreter, where each further context has a namespace.
+// The languages of contexts. JavaScript keeps nothing from one cell to the next: it runs each in a fresh process. All others of a
+// sandbox are kept by its one interpreter, where each further context has a namespace.
 const (
 	languagePython     = "python"
 	languageBash       = "bash"
@@ -112,33 +112,30 @@ func madeContexts(metadata map[string]string) []contextModel {
 	return transfer.List[contextModel](metadata, metaContexts)
 }
 
-// cell returns code as the interpreter runs it. Where a client has chosen the folder, a shell goes there first: the interpreter's own
-// working directory belongs to the cells in Python. In the tier landlock there is no home, and the workspace is where cells begin.
+// cell returns code as the interpreter runs it. JavaScript has no namespace, so a shell goes to the folder of its context first. In the
+// tier landlock there is no home, and the workspace is where cells begin.
 func (c codeContext) cell(code string) string {
 	if !c.made {
 		return transfer.Cell(c.Language, code)
 	}
 	below, err := relative(c.CWD)
 	inside := err == nil
-	if c.Language == languagePython {
+	if c.Language != languageJavaScript {
 		folder := c.CWD
 		if inside {
 			folder = below
 		}
-		return c.magic() + folder + "\n" + code
+		return c.magic() + folder + "\n" + transfer.Cell(c.Language, code)
 	}
 	enter := "cd " + shellWord(c.CWD)
 	if inside {
 		enter += " 2>/dev/null || cd " + shellWord("./"+below)
 	}
-	program, end := c.Language, "end-"+rand.Text()
-	if c.Language == languageJavaScript {
-		program = "node"
-	}
-	return "%%bash\n" + enter + " && exec " + program + " <<'" + end + "'\n" + code + "\n" + end + "\n"
+	end := "end-" + rand.Text()
+	return "%%bash\n" + enter + " && exec node <<'" + end + "'\n" + code + "\n" + end + "\n"
 }
 
-// magic is how each cell begins in a further context for Python.
+// magic is how each cell begins in a further context, unless it is JavaScript.
 func (c codeContext) magic() string { return "%%namespace " + c.ID + " " }
 
 // shellWord quotes a word for a shell.
@@ -153,7 +150,7 @@ func (h *Handler) listContexts(q *request) error {
 	return q.answer(http.StatusOK, append(ownContexts(), madeContexts(s.Info(q.Context()).Metadata)...))
 }
 
-// createContext makes a context: in Python one with variables of its own, else one whose cells are processes of their own.
+// createContext makes a context: one with variables of its own, or one whose cells in JavaScript are processes of their own.
 func (h *Handler) createContext(q *request) error {
 	var asked contextModel
 	if err := q.read(&asked); err != nil {
@@ -188,7 +185,7 @@ func (h *Handler) createContext(q *request) error {
 	return q.answer(http.StatusOK, made)
 }
 
-// restartContext starts the interpreter of the sandbox again. A context that a client has made only loses its cells and its variables:
+// restartContext starts the interpreter of the sandbox again. A context that a client has made only loses its cells and its state:
 // other contexts have theirs in the same interpreter.
 func (h *Handler) restartContext(q *request) error {
 	sandbox, err := h.sandbox(q, api.RightRun)
@@ -212,10 +209,10 @@ func (h *Handler) restartContext(q *request) error {
 	return q.answer(http.StatusOK, nil)
 }
 
-// forget ends the cells of a context that a client has made, and drops its variables. An interpreter that is not there has none.
+// forget ends the cells of a context that a client has made, and drops its state. An interpreter that is not there has none.
 func (c codeContext) forget(q *request) error {
 	state := c.session.Info(q.command()).State
-	if c.Language != languagePython || state != api.StateIdle && state != api.StateBusy {
+	if c.Language == languageJavaScript || state != api.StateIdle && state != api.StateBusy {
 		return nil
 	}
 	var open []string // newest first, so that none of them begins when the running one ends

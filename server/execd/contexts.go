@@ -25,7 +25,7 @@ const (
 // for the sandbox.
 const defaultID = "execd"
 
-// The languages of contexts. Only Python keeps variables from one cell to the next: the others run each cell in a fresh process.
+// The languages of contexts. JavaScript keeps nothing from one cell to the next: it runs each in a fresh process.
 const (
 	languagePython     = "python"
 	languageBash       = "bash"

@@ -2,11 +2,12 @@ package transfer
 
 import "encoding/json"
 
-// Cell returns code of a language as the interpreter runs it: bash and javascript in a fresh process, all else as Python.
+// Cell returns code of a language as the interpreter runs it: each cell of bash and javascript in a process of its
+// own, all else as Python. Cells of bash begin with the state that the one before left.
 func Cell(language, code string) string {
 	switch language {
 	case "bash":
-		return "%%bash\n" + code
+		return "%%bash --state\n" + code
 	case "javascript":
 		return "%%script node\n" + code
 	}

@@ -83,7 +83,12 @@ await step('languages', async () => {
   assert.equal(made.cwd, '/tmp')
   assert.deepEqual((await sandbox.runCode('pwd', { context: made })).logs.stdout.join('').trim(), '/tmp')
   assert.deepEqual((await sandbox.listCodeContexts()).map((c) => c.id).slice(3), [made.id])
+  await sandbox.runCode('export A=1; f() { echo f; }; mkdir -p sub; cd sub', { context: made })
+  const kept = await sandbox.runCode('echo $A; f; pwd', { context: made })
+  assert.equal(kept.logs.stdout.join(''), '1\nf\n/tmp/sub\n')
+  assert.equal((await sandbox.runCode('echo "<$A>"', { language: 'bash' })).logs.stdout.join(''), '<>\n')
   await sandbox.restartCodeContext(made)
+  assert.equal((await sandbox.runCode('echo "<$A>"; pwd', { context: made })).logs.stdout.join(''), '<>\n/tmp\n')
   assert.equal((await sandbox.runCode('x', { context: contexts[0] })).text, '41') // not restarted
   await sandbox.removeCodeContext(made)
   await assert.rejects(sandbox.runCode('pwd', { context: made }))
