@@ -68,9 +68,11 @@ func TestASessionGoesBack(t *testing.T) {
 		c := s.Client()
 		id := session(t, c, api.SessionRequest{})
 		runOK(t, c, id, "import os, random; random.seed(4); x = [1]; open('a.txt', 'w').write('one'); os.mkdir('empty'); os.symlink('a.txt', 'l'); f = open('a.txt', 'r+')")
+		runOK(t, c, id, "%%bash --state\nin_bash=1")
 		point := checkpoint(t, c, id, "before", api.CheckpointLive)
 		after := run(t, c, id, "x.append(2); y = 3; n = random.random(); open('a.txt', 'w').write('two'); open('b.txt', 'w').write('new'); os.rmdir('empty')")
 		drawn := result(t, c, id, "n")
+		runOK(t, c, id, "%%bash --state\nin_bash=2")
 
 		diff, err := c.CheckpointDiff(within(t), id, point.ID, "")
 		if err != nil {
@@ -85,6 +87,9 @@ func TestASessionGoesBack(t *testing.T) {
 		}
 		if got := result(t, c, id, "x, 'y' in globals(), open('a.txt').read(), sorted(os.listdir('.')), os.readlink('l'), f.read()"); got != "([1], False, 'one', ['a.txt', 'empty', 'l'], 'a.txt', 'one')" {
 			t.Errorf("after the rollback there is %s", got)
+		}
+		if got := runOK(t, c, id, "%%bash --state\necho $in_bash"); got != "1\n" {
+			t.Errorf("the variable of bash is %q", got)
 		}
 		if got := result(t, c, id, "random.random()"); got != drawn {
 			t.Errorf("the random number is %s, not %s", got, drawn)
