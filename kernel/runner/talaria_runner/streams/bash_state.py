@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _GIVEN, _LEFT = 251, 252  # descriptors of the shell
 _MOST = 4 << 20  # bytes
-_PARTS = 6
 # Variables that bash computes, or that are restored by other means. POSIXLY_CORRECT belongs to the option posix.
 _COMPUTED = (
     "BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND BASH_EXECUTION_STRING BASH_LINENO BASH_SOURCE "
