@@ -188,7 +188,7 @@ func (b *Backend) start(ctx context.Context, env kernel.Environment, op string) 
 				"choose another state directory", prefix)
 		}
 	}
-	if err := b.library.compile(ctx, env); err != nil {
+	if err := b.library.pid1.compile(ctx, env); err != nil {
 		return nil, err
 	}
 	cache, err := b.cacheDir(env)
@@ -202,7 +202,11 @@ func (b *Backend) start(ctx context.Context, env kernel.Environment, op string) 
 	if err := s.launch(); err != nil {
 		return nil, err
 	}
-	if err := s.build(ctx, op, cache); err != nil {
+	err = b.library.compile(ctx, env) // the rest, which pid 1 does not import until it is told to do something
+	if err == nil {
+		err = s.build(ctx, op, cache)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
