@@ -71,7 +71,7 @@ func Listen(cfg Config) (*Broker, error) {
 func Check(socket, owner string, uids []int) error {
 	switch {
 	case !filepath.IsAbs(socket) || path.Clean(socket) != socket:
-		return fmt.Errorf("the socket %q must be an absolute path without . and ..", socket)
+		return fmt.Errorf("the socket %q must be an absolute path without the elements . and .. in it", socket)
 	case len(socket) > maxSocketPath:
 		return fmt.Errorf("the path of the socket has %d bytes; the limit is %d", len(socket), maxSocketPath)
 	case !api.ValidID(owner):
