@@ -42,10 +42,11 @@ func (b *Backend) probeSandbox(ctx context.Context, env kernel.Environment) kern
 			b.cfg.Log.WarnContext(b.ctx, "the runner is not compiled yet", "err", err)
 		}
 	})
-	env.Engine = python.EngineScript
+	trial := env
+	trial.Engine = python.EngineScript
 	start := time.Now()
 	var layers []string
-	create := func() (*Sandbox, error) { return b.create(ctx, env) }
+	create := func() (*Sandbox, error) { return b.create(ctx, trial) }
 	err := b.withOwnSandbox(ctx, ownMemory, create, func(s *Sandbox, _ string) error {
 		layers = s.Layers()
 		return run(ctx, s, kernel.Program{Args: []string{env.Python, "-I", "-S", "-c", ""}})
