@@ -3,34 +3,22 @@ package procfs
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 func TestPagesAreOwnOnceAForkedProcessWritesToThem(t *testing.T) {
-	child := exec.Command("python3", "-c", `import ctypes, mmap, os, time
+	pid, out := startPython(t, `import ctypes, mmap, os, time
 block = mmap.mmap(-1, 4 * mmap.PAGESIZE, mmap.MAP_PRIVATE)
 block[:] = b"x" * len(block)
 if os.fork() == 0: time.sleep(1000)
 block[mmap.PAGESIZE] = block[2 * mmap.PAGESIZE] = 121
 print(ctypes.addressof(ctypes.c_char.from_buffer(block)), flush=True)
 time.sleep(1000)`)
-	child.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
-	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Kill(-child.Process.Pid, unix.SIGKILL); _ = child.Wait() }()
 	var block uint64
 	if _, err := fmt.Fscan(out, &block); err != nil {
 		t.Fatal(err)
 	}
-	own, err := OwnPages(child.Process.Pid)
+	own, err := OwnPages(pid)
 	if err != nil {
 		t.Fatal(err)
 	}

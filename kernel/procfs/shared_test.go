@@ -1,6 +1,7 @@
 package procfs
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -28,12 +29,10 @@ func TestThreadsHaveTheSameMemoryAndChildrenDoNot(t *testing.T) {
 	}
 }
 
-func TestAForkSharesItsPrivateMemory(t *testing.T) {
-	child := exec.Command("python3", "-c", `import os, time
-block = bytearray(64 << 20)
-if os.fork() == 0: time.sleep(1000)
-print("up", flush=True)
-time.sleep(1000)`)
+// startPython runs code that does not end, and returns its pid and what it prints. It ends with the test, with all that it forked.
+func startPython(t *testing.T, code string) (pid int, out io.Reader) {
+	t.Helper()
+	child := exec.Command("python3", "-c", code)
 	child.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	out, err := child.StdoutPipe()
 	if err != nil {
@@ -42,15 +41,24 @@ time.sleep(1000)`)
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = unix.Kill(-child.Process.Pid, unix.SIGKILL); _ = child.Wait() }()
+	t.Cleanup(func() { _ = unix.Kill(-child.Process.Pid, unix.SIGKILL); _ = child.Wait() })
+	return child.Process.Pid, out
+}
+
+func TestAForkSharesItsPrivateMemory(t *testing.T) {
+	pid, out := startPython(t, `import os, time
+block = bytearray(64 << 20)
+if os.fork() == 0: time.sleep(1000)
+print("up", flush=True)
+time.sleep(1000)`)
 	if _, err := out.Read(make([]byte, 3)); err != nil {
 		t.Fatal(err)
 	}
-	share, err := PrivateShare(child.Process.Pid)
+	share, err := PrivateShare(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Read(child.Process.Pid)
+	p, err := Read(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
