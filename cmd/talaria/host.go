@@ -311,6 +311,9 @@ func runHost(
 	backend, findings, err := isolate(ctx, c, environment, instance, log)
 	if err != nil {
 		printFindings(stderr, findings)
+		if len(findings) == 0 { // nothing was tried, so there is nothing that another host would have to sweep
+			err = errors.Join(err, os.RemoveAll(folder.Path))
+		}
 		return err
 	}
 	if backend.Name() != tiers[0] {
