@@ -165,7 +165,7 @@ func (s *Server) routes() []route {
 			id: "getEvents", summary: "The log from a position, then live", query: "after follow log_id Last-Event-ID",
 			answers: answers{200: events()}}).readable(),
 		get(one+"/ws", with(s.serveSocket), doc{
-			id: "attach", summary: "A WebSocket on the session, subprotocol talaria.v1", query: "after log_id view usage",
+			id: "attach", summary: "A WebSocket on the session, subprotocol talaria.v1", query: "after log_id view usage parts",
 			answers: answers{101: nothing}}).socketed().readable(),
 
 		get(one+"/files", with(s.getFiles), doc{
