@@ -26,8 +26,8 @@ func mcpCommand() *cobra.Command {
 		Long: `Serve the Model Context Protocol on standard input and output, for desktop clients.
 
 It uses the server of the state directory, or the one given with --server. If none is running, it starts its own server,
-which exits with it; kernels keep running for a minute, so that a restarted client finds its variables again. Logs go to
-standard error.`,
+which exits with it; kernels keep running for a minute, so that a client that restarts with the same --session finds its
+variables. Logs go to standard error.`,
 		Example: `  talaria mcp
   talaria mcp --session work
   talaria mcp --server https://talaria.example.org --token "$TOKEN"`,
