@@ -47,9 +47,11 @@ func (s *Server) stream(ctx context.Context, c *call, f format, events iter.Seq2
 	stop := out.watch(ctx, lagged)
 	err := pump(ctx, events, out)
 	stop()
-	var ended *api.Error // the log is closed: the session was deleted, or the server is shutting down
+	var ended *api.Error
+	known := errors.As(err, &ended)
 	switch {
-	case err == nil, ctx.Err() != nil, errors.As(err, &ended):
+	case known && ended.Code == api.CodeEventsExpired: // the log goes on, without the events that would have been next
+	case err == nil, ctx.Err() != nil, known: // the log is closed: the session was deleted, or the server is shutting down
 		out.bound(time.Time{})
 		return nil
 	case !errors.Is(err, session.ErrLagging) && !errors.Is(err, errWrite):
