@@ -37,7 +37,7 @@ type ClientConfig struct {
 // record, so that the user of the client sees no difference. The contracts of [kernel.Host]'s methods hold here, with
 // these additions: one goroutine at a time calls Next for a key, after Start or Attach of that key; a command waits
 // while a broken connection is re-established. While a host does not respond, requests to it fail with
-// [kernel.ErrUnresponsive], except for commands that wait. A directory has one Client at a time. It is safe for
+// [command.ErrUnresponsive], except for commands that wait. A directory has one Client at a time. It is safe for
 // concurrent use.
 type Client struct {
 	cfg      ClientConfig
