@@ -86,7 +86,7 @@ func wheel() ([]byte, error) {
 		return nil, err
 	}
 	metadata := "Metadata-Version: 2.1\nName: talaria\nVersion: " + Version +
-		"\nSummary: Client of the Talaria session kernel server\nLicense: Apache-2.0\nRequires-Python: >=3.9\n" +
+		"\nSummary: Client for the Talaria session kernel server\nLicense: Apache-2.0\nRequires-Python: >=3.9\n" +
 		"Description-Content-Type: text/markdown\n\n" + string(readme)
 	for _, file := range [][2]string{
 		{"METADATA", metadata},

@@ -10,7 +10,7 @@ import { text } from "node:stream/consumers";
 import { Talaria } from "talaria";
 
 if (!process.env.TALARIA_URL || !process.env.TALARIA_TOKEN) {
-  console.error("set TALARIA_URL to the output of `talaria url`, and TALARIA_TOKEN to that of `talaria token show`");
+  console.error("set TALARIA_URL to the output of `talaria url`, and TALARIA_TOKEN to the output of `talaria token show`");
   process.exit(1);
 }
 const page = await readFile(new URL("index.html", import.meta.url));

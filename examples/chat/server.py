@@ -13,7 +13,7 @@ from pathlib import Path
 from talaria import Talaria, TalariaError
 
 if not (os.environ.get("TALARIA_URL") and os.environ.get("TALARIA_TOKEN")):
-    raise SystemExit("set TALARIA_URL to the output of `talaria url`, and TALARIA_TOKEN to that of `talaria token show`")
+    raise SystemExit("set TALARIA_URL to the output of `talaria url`, and TALARIA_TOKEN to the output of `talaria token show`")
 PAGE = Path(__file__).with_name("index.html").read_bytes()
 talaria = Talaria(os.environ["TALARIA_URL"], os.environ["TALARIA_TOKEN"])
 

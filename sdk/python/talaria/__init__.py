@@ -1,4 +1,4 @@
-"""Client of the Talaria session kernel server: ``Talaria`` for threads, ``AsyncTalaria`` for asyncio."""
+"""Client for the Talaria session kernel server: ``Talaria`` for threads, ``AsyncTalaria`` for asyncio."""
 
 from ._aio import AsyncFiles, AsyncSession, AsyncTalaria
 from ._approvals import Approval

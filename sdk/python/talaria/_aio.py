@@ -244,7 +244,7 @@ class AsyncSession:
         return collect if function is None else collect(function)
 
     async def provide(self) -> None:
-        """Hands new tools to the server. It raises TalariaError (``tool_rejected``) where one is not taken."""
+        """Hands new tools to the server. It raises TalariaError (``tool_rejected``) if the server rejects one."""
         tools, self._new = self._new, []
         if tools:
             await _thread(self._session._attached.add, tools)
@@ -255,7 +255,10 @@ class AsyncSession:
         await _thread(self._session.remove_tool, name)
 
     async def on_approval(self, callback: Callable[[Approval], Any]) -> None:
-        """Has a function, or a coroutine function, decide what the session asks approval for; see ``Session``."""
+        """Has a function, or a coroutine function, decide what the session asks approval for.
+
+        See ``Session.on_approval``.
+        """
         loop = asyncio.get_running_loop()
 
         async def ask(approval: Approval) -> Any:
@@ -289,7 +292,7 @@ class AsyncSession:
         return await _thread(self._session.refresh)
 
     async def interrupt(self, execution_id: Optional[str] = None) -> None:
-        """Interrupts one execution, or whatever runs and waits."""
+        """Interrupts one execution, or everything that runs or waits."""
         await _thread(self._session.interrupt, execution_id)
 
     async def input(self, value: str, request_id: Optional[str] = None) -> None:

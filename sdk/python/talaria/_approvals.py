@@ -15,7 +15,7 @@ class Approval:
     """A question that a session asks before something reaches outside.
 
     ``kind`` is ``tool``, ``cell``, ``network`` or ``packages``; ``summary`` says in a line what is asked for, and
-    ``detail`` in full. ``expires_at`` is when no answer counts as a no.
+    ``detail`` in full. Without an answer by ``expires_at``, it is denied.
     """
 
     id: str
@@ -51,4 +51,4 @@ def decide(transport: Transport, session_id: str, approval: Approval, callback: 
         transport.call("POST", path("sessions", session_id, "approvals", approval.id), body=body, repeatable=True)
     except TalariaError as e:
         if e.status not in (404, 409):  # somebody else answered, or the cell was interrupted
-            logging.getLogger("talaria").warning("the decision about %s was not taken: %s", approval.id, e)
+            logging.getLogger("talaria").warning("the decision on approval %s was not accepted: %s", approval.id, e)

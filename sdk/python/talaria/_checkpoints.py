@@ -13,8 +13,9 @@ class Checkpoint:
     """A state of a session that it can go back to.
 
     ``level`` is ``live`` if it has the variables in memory, ``saved`` if on disk, or ``files`` if it has none; ``reason``
-    says why it has none, or why they are on disk only. ``execution_id`` is the newest execution that had ended, or "". ``not_saved`` is what it does not have, each with ``name`` and
-    ``reason``. ``undo`` says that a rollback made it, of what was before. ``raw`` is the checkpoint as the server sent it.
+    says why it has none, or why they are on disk only. ``execution_id`` is the newest execution that had ended, or "".
+    ``not_saved`` is what it does not have, each with ``name`` and ``reason``. ``undo`` says whether a rollback made it,
+    of the state before. ``raw`` is the checkpoint as the server sent it.
     """
 
     id: str
@@ -39,7 +40,7 @@ class Checkpoint:
 class Rollback:
     """What a rollback has done.
 
-    ``undo`` is the id of the checkpoint of what was before: going back to it undoes the rollback, as far as its
+    ``undo`` is the id of a checkpoint of the state before: going back to it undoes the rollback, as far as its
     ``undo_level`` goes. ``not_restored`` is what could not be brought back, each with ``name`` and ``reason``, and
     ``files`` how many files were changed. ``raw`` is the answer as the server sent it.
     """

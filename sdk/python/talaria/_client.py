@@ -38,10 +38,10 @@ class Talaria:
 
         ``options`` are the fields of ``PUT /v1/sessions/{id}``, such as ``limits``, ``network`` or ``packages``. If the
         session exists and they differ, it raises TalariaError (``session_conflict``), unless ``if_exists`` is ``keep``,
-        which takes the session as it is, or ``apply``, which changes it. A token for one session gets that one, without
-        options.
+        which takes the session as it is, or ``apply``, which changes it. With a token for one session, pass the id of
+        that session and no options.
         ``client_id`` names this program as a provider of tools, so that it keeps its idempotent calls when it is
-        started again within 30 s; one program at a time uses it. Without it, calls survive lost connections only.
+        started again within 30 s; only one program may use it at a time. Without it, calls survive lost connections only.
         """
         name = id or str(uuid.uuid4())
         return Session(self._http, self._ensure(path("sessions", name), options, if_exists), client_id)
@@ -75,8 +75,8 @@ class Talaria:
 class Session:
     """A session: live Python, a workspace and a log. It is safe for concurrent use.
 
-    ``info`` is the session as the server described it when this object was made; ``refresh`` updates it. As a context
-    manager it closes itself.
+    ``info`` is the session as the server last described it; ``refresh`` updates it. Used as a context manager, it calls
+    ``close`` at the end.
     """
 
     def __init__(self, transport: Transport, info: Dict[str, Any], client_id: Optional[str] = None) -> None:
@@ -163,7 +163,7 @@ class Session:
     def checkpoint(self, name: Optional[str] = None, *, level: Optional[str] = None) -> Checkpoint:
         """Makes a checkpoint of the variables and files as they are now, while no cell runs or waits.
 
-        Those without a ``name`` make room for newer ones. ``level`` is ``live`` for variables in memory, exactly as they
+        Checkpoints without a ``name`` make room for newer ones. ``level`` is ``live`` for variables in memory, exactly as they
         are; ``saved`` for variables on disk, which survive the kernel and can be forked; or ``files``. By default it is
         the first of these that is possible.
         """
@@ -177,8 +177,9 @@ class Session:
     def diff(self, checkpoint: Union[Checkpoint, str], to: Union[Checkpoint, str, None] = None) -> Dict[str, Any]:
         """Returns what changed from a checkpoint to another one, by default to now.
 
-        ``files`` are a list of ``path``, ``change`` and ``size``, and ``variables`` of ``name`` and ``change``, which is
-        ``created``, ``modified`` or ``deleted``; ``truncated`` is there and true if they are too many.
+        ``files`` is a list of dicts with ``path``, ``change`` and ``size``, and ``variables`` a list of dicts with
+        ``name`` and ``change``; a change is ``created``, ``modified`` or ``deleted``. If there are more changes than are
+        listed, ``truncated`` is true; otherwise it is missing.
         """
         query = {} if to is None else {"to": to if isinstance(to, str) else to.id}
         id = checkpoint if isinstance(checkpoint, str) else checkpoint.id
@@ -192,11 +193,11 @@ class Session:
 
     def rollback(self, to: Union[Checkpoint, Execution, str], *, what: str = "all",
                  keep_user_edits: bool = False) -> Rollback:
-        """Takes the session back to a checkpoint, given by itself or its id, or to the state right after an execution.
+        """Takes the session back to a checkpoint, as an object or by its id, or to the state right after an execution.
 
-        ``what`` is ``all``, ``variables`` or ``files``. ``keep_user_edits`` leaves files alone that no cell has changed
-        since. A checkpoint that does not have what is asked for raises TalariaError (``checkpoint_gone``), and nothing
-        has changed then.
+        ``what`` is ``all``, ``variables`` or ``files``. ``keep_user_edits`` leaves alone the files that no cell has
+        changed since. If the checkpoint does not have what is asked for, it raises TalariaError (``checkpoint_gone``)
+        and changes nothing.
         """
         body = rollback_body(to, what, keep_user_edits)
         return Rollback.of(self._http.call("POST", path("sessions", self.id, "rollback"), body=body))
@@ -206,8 +207,8 @@ class Session:
         """Makes up to 64 sessions with the variables, files, packages and settings that this one has now.
 
         This one continues undisturbed; while a cell runs or waits it raises TalariaError (``kernel_busy``). ``name`` is
-        for people. With a ``checkpoint``, variables and files are those of that one. ``info["not_restored"]`` of a fork
-        names what could not come along. If only some forks can be made, such as at a limit, it returns those; if none
+        for people. With a ``checkpoint``, variables and files come from the checkpoint. ``info["not_restored"]`` of a fork
+        names what could not be copied. If only some forks can be made, such as at a limit, it returns those; if none
         can, it raises.
         """
         body: Dict[str, Any] = {"count": count}
@@ -225,9 +226,9 @@ class Session:
     def token(self, rights: Sequence[str] = (), *, expires: Optional[float] = None) -> Dict[str, Any]:
         """Creates a token for this session alone, to be given to a program that must not have yours, such as a page.
 
-        ``rights`` are some of ``read``, which every token has, ``run``, ``write`` and ``terminal``. ``expires`` is in
-        seconds, by default an hour. It returns ``token`` with its ``id``, for ``revoke_token``, ``rights``,
-        ``created_at`` and ``expires_at``.
+        ``rights`` are some of ``read`` (which every token has), ``run``, ``write`` and ``terminal``; by default, ``read``
+        alone. ``expires`` is in seconds, by default an hour. It returns a dict with the ``token``, its ``id`` for
+        ``revoke_token``, ``rights``, ``created_at`` and ``expires_at``.
         """
         body: Dict[str, Any] = {"rights": list(rights)}
         if expires is not None:
@@ -262,14 +263,15 @@ class Session:
              requires_approval: bool = False) -> Any:
         """Lets the session's cells call a function of this program: ``from hermes_tools import NAME``. A decorator.
 
-        The JSON Schema is made from signature, annotations and docstring, unless ``parameters`` is one. Calls run in
-        threads of their own, any number at once; a coroutine function runs in an event loop of its own. A parameter
-        annotated with ``ToolCall`` gets the call, for its progress and its cancellation. What the function returns
-        is made JSON; what it raises becomes a ``ToolError`` in the cell, with the code of a ``talaria.ToolError``.
+        The JSON Schema is made from the signature, the annotations and the docstring, unless ``parameters`` gives one.
+        Calls run in threads of their own, any number at once; a coroutine function runs in an event loop of its own. A
+        parameter annotated with ``ToolCall`` gets the call, for its progress and its cancellation. What the function
+        returns is converted to JSON; what it raises becomes a ``ToolError`` in the cell, with the code of a
+        ``talaria.ToolError``.
 
-        It returns once the server has the tool, and raises TalariaError (``tool_rejected``) where it does not take
-        it. A lost connection is reopened; only a call of an ``idempotent`` tool continues meanwhile, and none is
-        carried out or answered twice. The function itself is returned unchanged.
+        It returns once the server has the tool, and raises TalariaError (``tool_rejected``) if the server rejects it. A
+        lost connection is reopened; only a call of an ``idempotent`` tool continues meanwhile, and no call is carried
+        out or answered twice. The function itself is returned unchanged.
         """
         def provide(f: Callable[..., Any]) -> Callable[..., Any]:
             self._attached.add([Tool(
@@ -286,7 +288,7 @@ class Session:
         """Has a function decide what the session asks approval for. A decorator.
 
         The function gets an ``Approval`` and returns ``once``, ``session`` or ``deny``, or None to leave the answer to
-        somebody else. It runs in a thread of its own. One that raises denies.
+        somebody else. It runs in a thread of its own. If it raises, the answer is ``deny``.
         """
         self._attached.on_approval(callback)
         return callback
@@ -321,7 +323,8 @@ class Session:
                stop: Optional[Stop] = None) -> Generator[Event, None, None]:
         """Yields the events of the session's log after a position, then live unless ``follow`` is false.
 
-        Each comes once and in order, through lost connections too. A log that was replaced is ``log_changed``.
+        Each comes once and in order, even if the connection is lost. If the log was replaced, it raises TalariaError
+        (``log_changed``).
         """
         log = log_id or self.info["log_id"]
 
@@ -380,7 +383,7 @@ class Files:
         return _pages(self._http, self._base, {"path": folder} if folder else {})
 
     def read(self, name: str) -> bytes:
-        """Downloads a file. A lost connection is resumed; a file that changes meanwhile raises ``file_changed``."""
+        """Downloads a file. A lost download is resumed; if the file changes meanwhile, it fails with ``file_changed``."""
         return b"".join(self._http.download(self._path(name)))
 
     def download(self, name: str, target: IO[bytes]) -> None:

@@ -16,8 +16,8 @@ Code = Union[str, Callable[..., Any]]
 class MapItem:
     """The outcome of one input.
 
-    ``status`` is ``ok``, ``error``, ``timeout``, ``died``, ``cancelled`` or ``unlogged``. ``value`` is the value as JSON
-    has it; where ``value_type`` is ``repr`` it is the value's repr instead. ``text`` is what it printed, with its
+    ``status`` is ``ok``, ``error``, ``timeout``, ``died``, ``cancelled`` or ``unlogged``. ``value`` is the value as
+    JSON; if ``value_type`` is ``repr``, it is the value's repr instead. ``text`` is what it printed, with its
     traceback, ``results`` what it displayed, ``artifacts`` are the files in its folder, for ``Session.artifact``.
     ``raw`` is the item as the server sent it.
     """

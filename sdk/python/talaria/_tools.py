@@ -31,7 +31,7 @@ class ToolCall:
     """A call of a tool. A tool gets it in a parameter that is annotated with this class. It is safe for concurrent use.
 
     ``id`` names the call, and stays the same when an idempotent call is made again after a reconnect.
-    ``execution_id`` is the cell that makes it. ``deadline`` is when the server gives the call up, by its clock; it
+    ``execution_id`` is the cell that makes it. ``deadline`` is when the server gives up on the call, by its clock; it
     is None for a tool that was passed to ``run``.
     """
 
@@ -158,7 +158,7 @@ def _result(id: str, value: Any) -> Dict[str, Any]:
     encoded = json.dumps(value, allow_nan=False, default=_plain)
     size = len(encoded.encode())
     if size > MAX_RESULT - _ENVELOPE:
-        return _failure(id, f"the result has {size} bytes of JSON, and {MAX_RESULT} are allowed; "
+        return _failure(id, f"the result has {size} bytes of JSON, and {MAX_RESULT - _ENVELOPE} are allowed; "
                             "write it to a file of the session and return the path", "result_too_large")
     return {"call_id": id, "result": json.loads(encoded)}
 

@@ -101,7 +101,7 @@ class WebSocket:
         return data
 
     def close(self) -> None:
-        """Says goodbye, and closes the connection."""
+        """Sends a close frame, and closes the connection."""
         with contextlib.suppress(OSError):
             self._send(_CLOSE, struct.pack("!H", 1000))
         self.abandon()

@@ -5,7 +5,7 @@ export interface Approval {
     /** What is asked for, in a line. */
     summary: string;
     detail?: string;
-    /** When no answer counts as a no. */
+    /** Without an answer by then, it is denied. */
     expires_at: string;
     execution_id?: string;
 }

@@ -14,7 +14,7 @@ export declare class Files {
     constructor(http: Transport, base: string);
     /** Lists one folder by name. */
     list(folder?: string): Promise<FileEntry[]>;
-    /** Downloads a file. A lost connection is opened again; a file that changes meanwhile is `file_changed`. */
+    /** Downloads a file. A lost download is resumed; if the file changes meanwhile, it fails with `file_changed`. */
     read(name: string): Promise<Uint8Array<ArrayBuffer>>;
     /** Downloads a file piece by piece; see `read`. */
     stream(name: string): Promise<ReadableStream<Uint8Array<ArrayBuffer>>>;

@@ -4,7 +4,7 @@ export type MapCode = string | {
     function: string;
 };
 export interface MapOptions {
-    /** The execution's id, a fresh one by default. The same map with the same id gives its items again. */
+    /** The execution's id, a fresh one by default. The same map with the same id returns its items again. */
     id?: string;
     /** How many copies run at a time; by default as many as the session has CPUs. */
     concurrency?: number;
@@ -22,7 +22,7 @@ export interface MapItem {
     index: number;
     status: "ok" | "error" | "timeout" | "died" | "cancelled" | "unlogged";
     reason?: string;
-    /** The value as JSON has it; where `valueType` is `repr`, its repr in Python. */
+    /** The value as JSON; if `valueType` is `repr`, its repr in Python. */
     value?: any;
     valueType?: "repr";
     /** What it printed, with its traceback. */
@@ -36,14 +36,14 @@ export interface MapItem {
 }
 /** A map that has ended, with its items in the order of the inputs. A map whose items failed has the status `ok`. */
 export declare class MapResult {
-    /** That of the execution. */
+    /** The id of the execution. */
     readonly id: string;
     readonly status: string;
     readonly reason: string | undefined;
     readonly error: ExecutionError | undefined;
     readonly items: MapItem[];
     constructor(
-    /** That of the execution. */
+    /** The id of the execution. */
     id: string, status: string, reason: string | undefined, error: ExecutionError | undefined, items: MapItem[]);
     /** Whether every item ran to its end without an exception. */
     get ok(): boolean;

@@ -33,7 +33,7 @@ export interface TokenInfo {
     expires_at?: string;
     last_used_at?: string;
 }
-/** What a session token may do: `read`, which each may, run cells, change files, and use terminals. */
+/** What a session token may do: read, which every token may, run cells, change files, or use terminals. */
 export type Right = "read" | "run" | "write" | "terminal";
 /** A token for one session. */
 export interface SessionToken {
@@ -46,7 +46,7 @@ export interface SessionToken {
 export interface SessionOptions {
     /**
      * Names this program as a provider of tools, so that it keeps its idempotent calls when it is started again within
-     * 30 s; one program at a time uses it. Without it, calls survive lost connections only.
+     * 30 s; only one program may use it at a time. Without it, calls survive lost connections only.
      */
     clientId?: string;
     /** A session that exists with other settings: `keep` takes it as it is, `apply` changes it; by default `session_conflict`. */
@@ -69,7 +69,7 @@ export interface RunOptions {
     onEvent?: (event: TalariaEvent) => void;
     /** Answers `input()`, which raises without it. */
     onInput?: (prompt: string, password: boolean) => string | Promise<string>;
-    /** Tools that this cell alone may call, over plain HTTP; `Session.tool` has those of the session. */
+    /** Tools that this cell alone may call, over plain HTTP; see `Session.tool` for those of the session. */
     tools?: Tool[];
 }
 /** A server. */
@@ -77,8 +77,8 @@ export declare class Talaria {
     #private;
     constructor(options: TalariaOptions);
     /**
-     * Gets the session with this id, or creates it. `settings` are the fields of `PUT /v1/sessions/{id}`. A token for one
-     * session gets that one, without settings.
+     * Gets the session with this id, or creates it. `settings` are the fields of `PUT /v1/sessions/{id}`. With a token for
+     * one session, pass the id of that session and no settings.
      */
     session(id?: string, settings?: Record<string, unknown>, { clientId, ifExists }?: SessionOptions): Promise<Session>;
     /** Lists sessions, newest first; `query` filters them as `GET /v1/sessions` does. */
@@ -109,8 +109,8 @@ export declare class Session {
      */
     map(code: MapCode, inputs: unknown[], options?: MapOptions): Promise<MapResult>;
     /**
-     * Makes a checkpoint of the variables and files as they are now, while no cell runs or waits. Those without a name make
-     * room for newer ones. `level` is `live` for variables in memory, exactly as they are; `saved` for variables on disk,
+     * Makes a checkpoint of the variables and files as they are now, while no cell runs or waits. Checkpoints without a
+     * name make room for newer ones. `level` is `live` for variables in memory, exactly as they are; `saved` for variables on disk,
      * which survive the kernel and can be forked; or `files`. By default it is the first of these that is possible.
      */
     checkpoint(name?: string, { level }?: {
@@ -123,9 +123,9 @@ export declare class Session {
     /** Deletes a checkpoint, given as an object or by its id. It is not an error if it no longer exists. */
     deleteCheckpoint(checkpoint: Checkpoint | string): Promise<void>;
     /**
-     * Takes the session back to a checkpoint, given by itself or its id, or to the state right after an execution.
-     * `keepUserEdits` leaves files alone that no cell has changed since. It rejects with `checkpoint_gone`, and nothing has
-     * changed, if the checkpoint does not have what is asked for.
+     * Takes the session back to a checkpoint, given as an object or by its id, or to the state right after an execution.
+     * `keepUserEdits` leaves alone the files that no cell has changed since. If the checkpoint does not have what is asked
+     * for, it rejects with `checkpoint_gone` and changes nothing.
      */
     rollback(to: Checkpoint | Execution | string, { what, keepUserEdits }?: {
         what?: RollbackPart;
@@ -134,15 +134,15 @@ export declare class Session {
     /**
      * Makes up to 64 sessions with the variables, files, packages and settings that this one has now; this one goes on
      * undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is for people. `info.not_restored` of a
-     * fork names what could not come along. If only some forks can be made, such as at a limit, it resolves with those; if
-     * none can, it rejects. With a checkpoint, variables and files are those of that one.
+     * fork names what could not be copied. If only some forks can be made, such as at a limit, it resolves with those; if
+     * none can, it rejects. With a checkpoint, variables and files come from the checkpoint.
      */
     fork(count?: number, name?: string, { checkpoint }?: {
         checkpoint?: Checkpoint | string;
     }): Promise<Session[]>;
     /**
-     * Creates a token for this session alone, to be given to a program that must not have yours, such as a page. `expires`
-     * is in seconds, by default an hour. `id` of the token is for `revokeToken`.
+     * Creates a token for this session alone, to be given to a program that must not have yours, such as a page. By
+     * default, `rights` is `read` alone, and `expires`, in seconds, is an hour. `id` in the result is for `revokeToken`.
      */
     token({ rights, expires }?: {
         rights?: Right[];
@@ -157,8 +157,8 @@ export declare class Session {
     wake(): Promise<NotRestored[]>;
     /**
      * Lets the session's cells call a function of this program: `from hermes_tools import NAME`. It resolves once the
-     * server has the tool, and rejects with `tool_rejected` where it does not take it. A lost connection is opened
-     * again; only a call of an `idempotent` tool continues meanwhile, and none is executed or answered twice. Node ends
+     * server has the tool, and rejects with `tool_rejected` if the server rejects it. A lost connection is opened
+     * again; only a call of an `idempotent` tool continues meanwhile, and no call is executed or answered twice. Node ends
      * only after `close`.
      */
     tool<Arguments = any>(tool: Tool<Arguments>): Promise<void>;
@@ -166,7 +166,7 @@ export declare class Session {
     removeTool(name: string): Promise<void>;
     /**
      * Has a function decide what the session asks approval for: `once`, `session` or `deny`, or undefined to leave the
-     * answer to somebody else. One that throws denies.
+     * answer to somebody else. If it throws, the answer is `deny`.
      */
     onApproval(decide: Decide): Promise<void>;
     /** Resolves after `close` or the session's end. Rejects with why the connection for tools was lost for good. */
@@ -175,7 +175,7 @@ export declare class Session {
     close(): Promise<void>;
     /**
      * Yields the events of the session's log after a position, then live unless `follow` is false. Each comes once and
-     * in order, through lost connections too. A log that was replaced is `log_changed`.
+     * in order, even if the connection is lost. If the log was replaced, it rejects with `log_changed`.
      */
     events(options?: {
         after?: number;

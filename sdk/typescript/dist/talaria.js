@@ -68,7 +68,7 @@ async function answer(tool, call, args) {
     if (text === void 0) throw new TypeError("the result is not JSON");
     const size = new TextEncoder().encode(text).length;
     if (size > MAX_RESULT - ENVELOPE) {
-      throw new ToolError(`the result has ${size} bytes of JSON, and ${MAX_RESULT} are allowed; write it to a file of the session and return the path`, "result_too_large");
+      throw new ToolError(`the result has ${size} bytes of JSON, and ${MAX_RESULT - ENVELOPE} are allowed; write it to a file of the session and return the path`, "result_too_large");
     }
     return { call_id: call.id, result: JSON.parse(text) };
   } catch (e) {
@@ -185,7 +185,7 @@ var Transport = class {
   /** Begins to open a WebSocket. */
   socket(path) {
     if (!this.#WebSocket) {
-      throw new TalariaError("no_websocket", "this Node has no WebSocket: use Node 22 or newer, start Node 20 with --experimental-websocket, or pass WebSocket, such as that of the package ws");
+      throw new TalariaError("no_websocket", "this Node has no WebSocket: use Node 22 or newer, start Node 20 with --experimental-websocket, or pass WebSocket, for example from the package ws");
     }
     const url = `${new URL(this.url, globalThis.location?.href).href.replace(/^http/, "ws").replace(/\/$/, "")}${path}`;
     return new this.#WebSocket(`${url}?token=${encodeURIComponent(this.#token)}`, [SUBPROTOCOL]);
@@ -641,7 +641,7 @@ var Attached = class {
     }
     if (!body.decision) return;
     await this.http.json("POST", `${this.base}/approvals/${escape(id)}`, body, { repeatable: true }).catch((e) => {
-      if (![404, 409].includes(e.status)) console.error("talaria: a decision was not taken:", e);
+      if (![404, 409].includes(e.status)) console.error("talaria: a decision on an approval was not accepted:", e);
     });
   }
 };
@@ -770,7 +770,7 @@ var Files = class {
   list(folder = "") {
     return pages(this.#http, this.base, folder ? { path: folder } : {});
   }
-  /** Downloads a file. A lost connection is opened again; a file that changes meanwhile is `file_changed`. */
+  /** Downloads a file. A lost download is resumed; if the file changes meanwhile, it fails with `file_changed`. */
   async read(name) {
     return new Uint8Array(await new Response(await this.stream(name)).arrayBuffer());
   }
@@ -854,8 +854,8 @@ var Talaria = class {
     this.#http = new Transport(options);
   }
   /**
-   * Gets the session with this id, or creates it. `settings` are the fields of `PUT /v1/sessions/{id}`. A token for one
-   * session gets that one, without settings.
+   * Gets the session with this id, or creates it. `settings` are the fields of `PUT /v1/sessions/{id}`. With a token for
+   * one session, pass the id of that session and no settings.
    */
   async session(id = newId(), settings = {}, { clientId, ifExists } = {}) {
     const path = `/v1/sessions/${escape(id)}`;
@@ -968,8 +968,8 @@ var Session = class _Session {
     return collector.result;
   }
   /**
-   * Makes a checkpoint of the variables and files as they are now, while no cell runs or waits. Those without a name make
-   * room for newer ones. `level` is `live` for variables in memory, exactly as they are; `saved` for variables on disk,
+   * Makes a checkpoint of the variables and files as they are now, while no cell runs or waits. Checkpoints without a
+   * name make room for newer ones. `level` is `live` for variables in memory, exactly as they are; `saved` for variables on disk,
    * which survive the kernel and can be forked; or `files`. By default it is the first of these that is possible.
    */
   checkpoint(name, { level } = {}) {
@@ -991,9 +991,9 @@ var Session = class _Session {
     return remove(this.#http, `${this.#base}/checkpoints/${escape(id)}`, "checkpoint_not_found");
   }
   /**
-   * Takes the session back to a checkpoint, given by itself or its id, or to the state right after an execution.
-   * `keepUserEdits` leaves files alone that no cell has changed since. It rejects with `checkpoint_gone`, and nothing has
-   * changed, if the checkpoint does not have what is asked for.
+   * Takes the session back to a checkpoint, given as an object or by its id, or to the state right after an execution.
+   * `keepUserEdits` leaves alone the files that no cell has changed since. If the checkpoint does not have what is asked
+   * for, it rejects with `checkpoint_gone` and changes nothing.
    */
   rollback(to, { what, keepUserEdits } = {}) {
     const point = to instanceof Execution ? { execution_id: to.id } : { checkpoint_id: typeof to === "string" ? to : to.id };
@@ -1002,8 +1002,8 @@ var Session = class _Session {
   /**
    * Makes up to 64 sessions with the variables, files, packages and settings that this one has now; this one goes on
    * undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is for people. `info.not_restored` of a
-   * fork names what could not come along. If only some forks can be made, such as at a limit, it resolves with those; if
-   * none can, it rejects. With a checkpoint, variables and files are those of that one.
+   * fork names what could not be copied. If only some forks can be made, such as at a limit, it resolves with those; if
+   * none can, it rejects. With a checkpoint, variables and files come from the checkpoint.
    */
   async fork(count = 1, name, { checkpoint } = {}) {
     const point = typeof checkpoint === "string" ? checkpoint : checkpoint?.id;
@@ -1014,8 +1014,8 @@ var Session = class _Session {
     return made;
   }
   /**
-   * Creates a token for this session alone, to be given to a program that must not have yours, such as a page. `expires`
-   * is in seconds, by default an hour. `id` of the token is for `revokeToken`.
+   * Creates a token for this session alone, to be given to a program that must not have yours, such as a page. By
+   * default, `rights` is `read` alone, and `expires`, in seconds, is an hour. `id` in the result is for `revokeToken`.
    */
   token({ rights, expires } = {}) {
     return this.#http.json("POST", this.#base + "/tokens", { rights, expires_s: expires });
@@ -1037,8 +1037,8 @@ var Session = class _Session {
   }
   /**
    * Lets the session's cells call a function of this program: `from hermes_tools import NAME`. It resolves once the
-   * server has the tool, and rejects with `tool_rejected` where it does not take it. A lost connection is opened
-   * again; only a call of an `idempotent` tool continues meanwhile, and none is executed or answered twice. Node ends
+   * server has the tool, and rejects with `tool_rejected` if the server rejects it. A lost connection is opened
+   * again; only a call of an `idempotent` tool continues meanwhile, and no call is executed or answered twice. Node ends
    * only after `close`.
    */
   tool(tool) {
@@ -1050,7 +1050,7 @@ var Session = class _Session {
   }
   /**
    * Has a function decide what the session asks approval for: `once`, `session` or `deny`, or undefined to leave the
-   * answer to somebody else. One that throws denies.
+   * answer to somebody else. If it throws, the answer is `deny`.
    */
   onApproval(decide) {
     return this.#attached.onApproval(decide);
@@ -1071,7 +1071,7 @@ var Session = class _Session {
   }
   /**
    * Yields the events of the session's log after a position, then live unless `follow` is false. Each comes once and
-   * in order, through lost connections too. A log that was replaced is `log_changed`.
+   * in order, even if the connection is lost. If the log was replaced, it rejects with `log_changed`.
    */
   events(options = {}) {
     const { after = 0, follow = true, logId = this.info.log_id, signal } = options;

@@ -1,12 +1,12 @@
 /** A function of this program that cells call: `from hermes_tools import NAME`. */
 export interface Tool<Arguments = any> {
     name: string;
-    /** Says to whoever writes the cell what the tool does; its docstring there. */
+    /** Tells whoever writes the cell what the tool does; it becomes the docstring of the function there. */
     description?: string;
     /** The JSON Schema of the arguments, an object. Without it any arguments are taken, by name. */
     parameters?: Record<string, unknown>;
     /**
-     * Carries a call out. What it returns is made JSON; what it throws becomes a `ToolError` in the cell, with the code of
+     * Carries a call out. What it returns is converted to JSON; what it throws becomes a `ToolError` in the cell, with the code of
      * a `ToolError` of this library. Any number of calls may run at once.
      */
     run(args: Arguments, call: ToolCall): unknown;
@@ -26,7 +26,7 @@ export interface ToolCall {
     readonly tool: string;
     /** The cell that makes the call. */
     readonly executionId: string;
-    /** When the server gives the call up, by its clock. A tool that was passed to `run` does not know. */
+    /** When the server gives up on the call, by its clock. Missing for a tool that was passed to `run`. */
     readonly deadline?: Date;
     /** Is aborted when the call is cancelled; its reason is a TalariaError, code `call_cancelled`. */
     readonly signal: AbortSignal;

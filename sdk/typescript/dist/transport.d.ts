@@ -5,7 +5,7 @@ export interface TalariaOptions {
     token: string;
     /** How many milliseconds a call keeps trying to reach a server that it has reached before; 60,000 by default. */
     outage?: number;
-    /** What tools of a session connect with; by default the platform's own, which Node has from version 22 on. */
+    /** The class that tools and approvals connect with; by default the platform's own, which Node has since version 22. */
     WebSocket?: new (url: string, protocols: string[]) => any;
 }
 export interface Call {

@@ -2,8 +2,8 @@ import { TalariaError } from "./errors.js";
 import { answer, declaration, RunningCall, type Tool } from "./tools.js";
 import { Backoff, escape, newId, type Transport } from "./transport.js";
 
-// A connection is given up that does not open, or that does not answer pings. Node may queue the request for one behind
-// a stream that does not end, and tells nobody.
+// A connection that does not open, or that does not answer pings, is given up. Node may queue its request behind a stream
+// that does not end, without saying so.
 const HANDSHAKE = 5_000, PING = 10_000, SILENCE = 25_000;
 /** Closes after which a further connection may succeed: going away, an error, a restart, try again later. */
 const PASSING_CLOSES = [1001, 1005, 1006, 1011, 1012, 1013];
@@ -15,7 +15,7 @@ export interface Approval {
   /** What is asked for, in a line. */
   summary: string;
   detail?: string;
-  /** When no answer counts as a no. */
+  /** Without an answer by then, it is denied. */
   expires_at: string;
   execution_id?: string;
 }
@@ -285,7 +285,7 @@ export class Attached {
     if (!body.decision) return;
     await this.http.json("POST", `${this.base}/approvals/${escape(id)}`, body, { repeatable: true }).catch((e) => {
       // Otherwise somebody else answered, or the cell was interrupted.
-      if (![404, 409].includes(e.status)) console.error("talaria: a decision was not taken:", e);
+      if (![404, 409].includes(e.status)) console.error("talaria: a decision on an approval was not accepted:", e);
     });
   }
 }

@@ -18,7 +18,7 @@ export interface Checkpoint {
   level: CheckpointLevel;
   /** Why it has no variables, or why they are on disk only. */
   reason?: string;
-  /** Whether a rollback made it, of what was before. */
+  /** Whether a rollback made it, of the state before. */
   undo?: boolean;
   bytes: number;
   /** What it does not have. */
@@ -43,7 +43,7 @@ export type RollbackPart = "all" | "variables" | "files";
 export interface Rollback {
   checkpoint_id: string;
   execution_id: string;
-  /** The checkpoint of what was before: going back to it undoes the rollback, as far as its `undo_level` goes. */
+  /** A checkpoint of the state before: going back to it undoes the rollback, as far as its `undo_level` goes. */
   undo: string;
   undo_level: CheckpointLevel;
   not_restored: NotRestored[];

@@ -19,7 +19,7 @@ export class Files {
   /** Lists one folder by name. */
   list(folder = ""): Promise<FileEntry[]> { return pages(this.#http, this.base, folder ? { path: folder } : {}); }
 
-  /** Downloads a file. A lost connection is opened again; a file that changes meanwhile is `file_changed`. */
+  /** Downloads a file. A lost download is resumed; if the file changes meanwhile, it fails with `file_changed`. */
   async read(name: string): Promise<Uint8Array<ArrayBuffer>> {
     return new Uint8Array(await new Response(await this.stream(name)).arrayBuffer());
   }

@@ -1,4 +1,4 @@
-// Client of the Talaria session kernel server, for browsers and Node 20.19 or newer.
+// Client for the Talaria session kernel server, for browsers and Node 20.19 or newer.
 import { Attached, type Decide } from "./attached.js";
 import type { Checkpoint, CheckpointDiff, CheckpointLevel, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
 import { TalariaError } from "./errors.js";
@@ -38,7 +38,7 @@ export interface TokenInfo {
   last_used_at?: string;
 }
 
-/** What a session token may do: `read`, which each may, run cells, change files, and use terminals. */
+/** What a session token may do: read, which every token may, run cells, change files, or use terminals. */
 export type Right = "read" | "run" | "write" | "terminal";
 
 /** A token for one session. */
@@ -53,7 +53,7 @@ export interface SessionToken {
 export interface SessionOptions {
   /**
    * Names this program as a provider of tools, so that it keeps its idempotent calls when it is started again within
-   * 30 s; one program at a time uses it. Without it, calls survive lost connections only.
+   * 30 s; only one program may use it at a time. Without it, calls survive lost connections only.
    */
   clientId?: string;
   /** A session that exists with other settings: `keep` takes it as it is, `apply` changes it; by default `session_conflict`. */
@@ -77,7 +77,7 @@ export interface RunOptions {
   onEvent?: (event: TalariaEvent) => void;
   /** Answers `input()`, which raises without it. */
   onInput?: (prompt: string, password: boolean) => string | Promise<string>;
-  /** Tools that this cell alone may call, over plain HTTP; `Session.tool` has those of the session. */
+  /** Tools that this cell alone may call, over plain HTTP; see `Session.tool` for those of the session. */
   tools?: Tool[];
 }
 
@@ -87,8 +87,8 @@ export class Talaria {
   constructor(options: TalariaOptions) { this.#http = new Transport(options); }
 
   /**
-   * Gets the session with this id, or creates it. `settings` are the fields of `PUT /v1/sessions/{id}`. A token for one
-   * session gets that one, without settings.
+   * Gets the session with this id, or creates it. `settings` are the fields of `PUT /v1/sessions/{id}`. With a token for
+   * one session, pass the id of that session and no settings.
    */
   async session(
     id: string = newId(), settings: Record<string, unknown> = {}, { clientId, ifExists }: SessionOptions = {},
@@ -201,8 +201,8 @@ export class Session {
   }
 
   /**
-   * Makes a checkpoint of the variables and files as they are now, while no cell runs or waits. Those without a name make
-   * room for newer ones. `level` is `live` for variables in memory, exactly as they are; `saved` for variables on disk,
+   * Makes a checkpoint of the variables and files as they are now, while no cell runs or waits. Checkpoints without a
+   * name make room for newer ones. `level` is `live` for variables in memory, exactly as they are; `saved` for variables on disk,
    * which survive the kernel and can be forked; or `files`. By default it is the first of these that is possible.
    */
   checkpoint(name?: string, { level }: { level?: CheckpointLevel } = {}): Promise<Checkpoint> {
@@ -226,9 +226,9 @@ export class Session {
   }
 
   /**
-   * Takes the session back to a checkpoint, given by itself or its id, or to the state right after an execution.
-   * `keepUserEdits` leaves files alone that no cell has changed since. It rejects with `checkpoint_gone`, and nothing has
-   * changed, if the checkpoint does not have what is asked for.
+   * Takes the session back to a checkpoint, given as an object or by its id, or to the state right after an execution.
+   * `keepUserEdits` leaves alone the files that no cell has changed since. If the checkpoint does not have what is asked
+   * for, it rejects with `checkpoint_gone` and changes nothing.
    */
   rollback(
     to: Checkpoint | Execution | string, { what, keepUserEdits }: { what?: RollbackPart; keepUserEdits?: boolean } = {},
@@ -240,8 +240,8 @@ export class Session {
   /**
    * Makes up to 64 sessions with the variables, files, packages and settings that this one has now; this one goes on
    * undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is for people. `info.not_restored` of a
-   * fork names what could not come along. If only some forks can be made, such as at a limit, it resolves with those; if
-   * none can, it rejects. With a checkpoint, variables and files are those of that one.
+   * fork names what could not be copied. If only some forks can be made, such as at a limit, it resolves with those; if
+   * none can, it rejects. With a checkpoint, variables and files come from the checkpoint.
    */
   async fork(count = 1, name?: string, { checkpoint }: { checkpoint?: Checkpoint | string } = {}): Promise<Session[]> {
     const point = typeof checkpoint === "string" ? checkpoint : checkpoint?.id;
@@ -253,8 +253,8 @@ export class Session {
   }
 
   /**
-   * Creates a token for this session alone, to be given to a program that must not have yours, such as a page. `expires`
-   * is in seconds, by default an hour. `id` of the token is for `revokeToken`.
+   * Creates a token for this session alone, to be given to a program that must not have yours, such as a page. By
+   * default, `rights` is `read` alone, and `expires`, in seconds, is an hour. `id` in the result is for `revokeToken`.
    */
   token({ rights, expires }: { rights?: Right[]; expires?: number } = {}): Promise<SessionToken> {
     return this.#http.json("POST", this.#base + "/tokens", { rights, expires_s: expires });
@@ -279,8 +279,8 @@ export class Session {
 
   /**
    * Lets the session's cells call a function of this program: `from hermes_tools import NAME`. It resolves once the
-   * server has the tool, and rejects with `tool_rejected` where it does not take it. A lost connection is opened
-   * again; only a call of an `idempotent` tool continues meanwhile, and none is executed or answered twice. Node ends
+   * server has the tool, and rejects with `tool_rejected` if the server rejects it. A lost connection is opened
+   * again; only a call of an `idempotent` tool continues meanwhile, and no call is executed or answered twice. Node ends
    * only after `close`.
    */
   tool<Arguments = any>(tool: Tool<Arguments>): Promise<void> { return this.#attached.add(tool); }
@@ -290,7 +290,7 @@ export class Session {
 
   /**
    * Has a function decide what the session asks approval for: `once`, `session` or `deny`, or undefined to leave the
-   * answer to somebody else. One that throws denies.
+   * answer to somebody else. If it throws, the answer is `deny`.
    */
   onApproval(decide: Decide): Promise<void> { return this.#attached.onApproval(decide); }
 
@@ -311,7 +311,7 @@ export class Session {
 
   /**
    * Yields the events of the session's log after a position, then live unless `follow` is false. Each comes once and
-   * in order, through lost connections too. A log that was replaced is `log_changed`.
+   * in order, even if the connection is lost. If the log was replaced, it rejects with `log_changed`.
    */
   events(options: { after?: number; follow?: boolean; logId?: string; signal?: AbortSignal } = {}) {
     const { after = 0, follow = true, logId = this.info.log_id, signal } = options;

@@ -6,7 +6,7 @@ export interface TalariaOptions {
   token: string;
   /** How many milliseconds a call keeps trying to reach a server that it has reached before; 60,000 by default. */
   outage?: number;
-  /** What tools of a session connect with; by default the platform's own, which Node has from version 22 on. */
+  /** The class that tools and approvals connect with; by default the platform's own, which Node has since version 22. */
   WebSocket?: new (url: string, protocols: string[]) => any;
 }
 
@@ -72,9 +72,9 @@ export class Transport {
   socket(path: string): WebSocket {
     if (!this.#WebSocket) {
       throw new TalariaError("no_websocket", "this Node has no WebSocket: use Node 22 or newer, start Node 20 with " +
-        "--experimental-websocket, or pass WebSocket, such as that of the package ws");
+        "--experimental-websocket, or pass WebSocket, for example from the package ws");
     }
-    // A browser sends no headers with it, so that the token is in the URL.
+    // Browsers cannot send headers with a WebSocket, so the token is in the URL.
     const url = `${new URL(this.url, globalThis.location?.href).href.replace(/^http/, "ws").replace(/\/$/, "")}${path}`;
     return new this.#WebSocket(`${url}?token=${encodeURIComponent(this.#token)}`, [SUBPROTOCOL]);
   }
