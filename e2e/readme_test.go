@@ -117,11 +117,11 @@ func TestTheFiguresOfTheREADMEAreMeasured(t *testing.T) {
 		{"A warm `1\\+1` takes ([\\d.]+) ms", "warm `1+1` over WebSocket, to the end of the cell", 5},
 		{`three libraries takes ([\d.]+) MiB`, "idle session with the three libraries (PSS of all its processes)", 5},
 		{`an ipykernel's ([\d.]+) MiB`, "idle session with the three libraries (PSS of all its processes)", 9},
-		{`it is ([\d.]+) MiB each`, "many sessions: PSS of everything, server and host too, for each", 5},
+		{`it is ([\d.]+) MiB each`, "many sessions: PSS of everything, including server and host, per session", 5},
 		{"A `print` reaches the client in ([\\d.]+) ms", "`print` without flush → first byte", 5},
 		{`200,000 printed lines arrive in ([\d.]+) ms`, "200,000 printed lines: the last", 5},
 		{`An interrupt takes ([\d.]+) ms`, "interrupt of `while True: pass` → shown", 5},
-		{`another session answers\s+in ([\d.]+) ms`, "`1+1` beside a fork bomb, a memory bomb, a full disk, a flood of output and a spin on all CPUs", 5},
+		{`another session answers\s+in ([\d.]+) ms`, "`1+1` beside a fork bomb, a memory bomb, a full disk, a flood of output and a busy loop on all CPUs", 5},
 	} {
 		m := regexp.MustCompile(figure.says).FindSubmatch(readme)
 		_, row, found := strings.Cut(string(table), "\n| "+figure.row+" |")

@@ -37,7 +37,7 @@ while True:
 	"a flood of output": `import sys
 while True:
     sys.stdout.write("flood" * 20 + "\n")`,
-	"a spin on all CPUs": `import os
+	"a busy loop on all CPUs": `import os
 for _ in range(2 * os.cpu_count()):
     if os.fork() == 0: break
 else:

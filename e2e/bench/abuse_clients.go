@@ -21,7 +21,7 @@ const (
 
 // muteBodies are requests without a token that announce a body and send nothing of it.
 var muteBodies = abuse{
-	id: "mute-bodies", what: fmt.Sprintf("%d requests whose bodies never come, of a server with %d files", mutePosts, lowFiles),
+	id: "mute-bodies", what: fmt.Sprintf("%d requests whose bodies never arrive, to a server that may open %d files", mutePosts, lowFiles),
 	flavour: flavour{files: lowFiles},
 	pass: func(ctx context.Context, o *owner) error {
 		o.held = slices.DeleteFunc(o.held, func(c net.Conn) bool { return answered(c) && c.Close() == nil })
@@ -40,7 +40,7 @@ var muteBodies = abuse{
 
 // unreadAnswers are large answers to a visitor who does not read them.
 var unreadAnswers = abuse{
-	id: "unread-answers", what: fmt.Sprintf("%d answers of 98 MB to a visitor who does not read", slowReaders),
+	id: "unread-answers", what: fmt.Sprintf("%d answers of 98 MB to a visitor who does not read them", slowReaders),
 	pass: func(ctx context.Context, o *owner) error {
 		id, err := printed(ctx, o)
 		if err != nil {

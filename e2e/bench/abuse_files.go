@@ -12,7 +12,7 @@ import (
 
 // sparseFiles are large files without content, of another size in each pass.
 var sparseFiles = abuse{
-	id: "sparse-files", what: "files of 800 MB that have no content", harm: keeps(16),
+	id: "sparse-files", what: "8 sparse files of 100 MB each", harm: keeps(16),
 	pass: inSession(api.SessionRequest{}, `
 for i in range(8):
     open(f"sROUND-{i}", "wb").truncate(100_000_000 + 8 * ROUND + i)`),

@@ -13,9 +13,9 @@ import (
 
 // kernelObjects takes all that the operating system gives of things that are limited for the machine as a whole.
 var kernelObjects = abuse{
-	id: "kernel-objects", what: "a cell that takes all inotify instances, timers and contexts of asynchronous I/O",
+	id: "kernel-objects", what: "a cell that takes all inotify instances, timers and asynchronous I/O contexts",
 	harm: &harm{
-		metric: metric{what: "kinds of these that the machine has none left of", unit: "", exact: true},
+		metric: metric{what: "how many of the three kinds the machine has used up", unit: "", exact: true},
 		begin: func(*owner) (func() (float64, error), error) {
 			return func() (float64, error) { return float64(exhausted()), nil }, nil
 		},
@@ -83,7 +83,7 @@ var unmappedMemory = abuse{
 	id: "unmapped-memory", what: "two sessions of an ordinary user's server that take 2.6 GB which no process has mapped",
 	flavour: flavour{ordinary: true},
 	harm: &harm{
-		metric: metric{what: "memory of the machine, of which the sessions may have 512", unit: "MiB", p50: 1024},
+		metric: metric{what: "memory that the machine lost (the sessions may have 512)", unit: "MiB", p50: 1024},
 		begin: func(*owner) (func() (float64, error), error) {
 			before, _, err := available()
 			return func() (float64, error) {

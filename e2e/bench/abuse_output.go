@@ -8,7 +8,7 @@ import (
 
 // displays are large displays of one cell, and the answers that have them.
 var displays = abuse{
-	id: "displays", what: "a cell that displays 180 MB, and its answers", harm: keeps(0),
+	id: "displays", what: "a cell that displays 180 MB, and requests for its output", harm: keeps(0),
 	pass: func(ctx context.Context, o *owner) error {
 		id, err := o.session(ctx, "", api.SessionRequest{})
 		if err != nil {

@@ -8,13 +8,13 @@ import (
 
 // overlappingSecret is a text in which a secret begins at each character.
 var overlappingSecret = abuse{
-	id: "overlapping-secret", what: "150,000 characters in which a secret begins at each", harm: takes,
+	id: "overlapping-secret", what: "150,000 characters, at each of which a secret begins", harm: takes,
 	pass: inSession(api.SessionRequest{Secrets: &map[string]string{"K": "aaaaaaaa"}}, `print("a" * 150_000, end="")`),
 }
 
 // endlessSecret is a text that as a whole may be a secret, as the operator describes them.
 var endlessSecret = abuse{
-	id: "endless-secret", what: "10 MB that a pattern of the operator matches as a whole", harm: takes,
+	id: "endless-secret", what: "10 MB that one of the operator's patterns matches as a whole", harm: takes,
 	flavour: flavour{redact: "sk-[A-Za-z0-9]+"},
 	pass: inSession(api.SessionRequest{}, `
 import sys

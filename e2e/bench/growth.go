@@ -52,7 +52,7 @@ func (o options) grow(ctx context.Context, temp string, as account, stdout, prog
 	defer func() { err = errors.Join(err, s.close()) }()
 	c := s.(*talariaServer).client
 	fmt.Fprintf(stdout, "| sessions | create → `1+1`, p50 / p95 ms | warm `1+1` over HTTP, p50 / p95 ms | a cell in one of them at random, p50 / p95 ms | "+
-		"`GET /v1/sessions?limit=1000`, ms | PSS of everything, MiB a session |\n|--:|--:|--:|--:|--:|--:|\n")
+		"`GET /v1/sessions?limit=1000`, ms | PSS of everything, MiB per session |\n|--:|--:|--:|--:|--:|--:|\n")
 	var ids []string
 	for _, n := range numbers {
 		for len(ids) < n {
@@ -61,7 +61,7 @@ func (o options) grow(ctx context.Context, temp string, as account, stdout, prog
 				return err
 			}
 			if free < total/spare {
-				fmt.Fprintf(progress, "%d sessions leave %d MiB of memory; it ends here\n", len(ids), free/mib)
+				fmt.Fprintf(progress, "%d sessions leave only %d MiB of memory; stopping here\n", len(ids), free/mib)
 				return nil
 			}
 			id, err := makeOne(ctx, c, len(ids))

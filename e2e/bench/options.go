@@ -35,19 +35,19 @@ type options struct {
 func parse(args []string, stderr io.Writer) (o options, err error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	drivers := f.String("drivers", "talaria,jupyter", "what to measure, the first one against the second")
+	drivers := f.String("drivers", "talaria,jupyter", "servers to measure; the first is compared with the second")
 	pick := f.String("run", "", "measure only rows whose id matches this regular expression")
-	f.BoolVar(&o.quick, "quick", false, "few samples and no thousand sessions, to see that it works")
+	f.BoolVar(&o.quick, "quick", false, "take few samples and leave out the row with a thousand sessions, to check that everything works")
 	f.IntVar(&o.n, "n", 0, "samples of each row (default: as many as the row needs)")
-	f.IntVar(&o.scale, "scale", 1000, "sessions of the row about many of them; 0 leaves it out")
+	f.IntVar(&o.scale, "scale", 1000, "number of sessions in the row scale; 0 leaves the row out")
 	f.StringVar(&o.binary, "talaria", "bin/talaria", "the program to measure")
-	f.StringVar(&o.engine, "engine", "stdlib", "what runs the program's cells: stdlib, ipython, or auto")
+	f.StringVar(&o.engine, "engine", "stdlib", "engine that runs Talaria's cells: stdlib, ipython, or auto")
 	f.StringVar(&o.jupyter, "jupyter", "", "command of the Jupyter Server (default: the first that is found)")
 	f.StringVar(&o.user, "user", "", "run the servers as this user (takes root)")
 	f.StringVar(&o.json, "json", "", "write all samples to this file")
 	f.StringVar(&o.doc, "doc", "", "write the table into this document, between its marks")
-	f.StringVar(&o.before, "before", "", "compare with the build of this commit, or of the commit of this file of -json, in turns")
-	f.StringVar(&o.trace, "trace", "", "follow cell, create, checkpoint or rollback, or several of them (cell,create), step by step instead, and print where the time goes")
+	f.StringVar(&o.before, "before", "", "compare, in turns, with the build of this commit, or of the commit in this file from -json")
+	f.StringVar(&o.trace, "trace", "", "follow cell, create, checkpoint, rollback or run, or several of them (cell,create), step by step instead, and print where the time goes")
 	f.StringVar(&o.pictures, "pictures", "", "with -trace: draw it into this directory")
 	f.StringVar(&o.growth, "growth", "", "measure one server with growing numbers of sessions instead, such as 1,10,100,1000")
 	f.IntVar(&o.rounds, "rounds", 3, "with -before: how often to measure each build")
@@ -81,5 +81,5 @@ func (o options) driver(ctx context.Context, name, temp string, as account) (dri
 	case "jupyter":
 		return newJupyter(ctx, o.jupyter, temp, as)
 	}
-	return nil, fmt.Errorf("there is no driver %q: talaria, jupyter", name)
+	return nil, fmt.Errorf("there is no driver %q; the drivers are talaria and jupyter", name)
 }

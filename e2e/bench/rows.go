@@ -115,7 +115,7 @@ var rows = []row{
 		id: "start", n: 10, few: 1, warmUp: 1,
 		metrics: []metric{
 			{what: "start of the server, on an empty directory, to its first answer", unit: "ms", p50: 100},
-			{what: "create the first session of it at once → result of `1+1`", unit: "ms", p50: 60},
+			{what: "first session, created at once → result of `1+1`", unit: "ms", p50: 60},
 		},
 		measure: firstSession,
 	},
@@ -153,9 +153,9 @@ var rows = []row{
 	{
 		id: "runner", n: 10, few: 2, only: talariaName,
 		metrics: []metric{
-			{what: "`x = 1` inside the runner, over compiling and executing it", unit: "µs", p50: 60},
-			{what: "`1 + 1` inside the runner, over compiling and executing it", unit: "µs", p50: 60},
-			{what: "`print('x')` inside the runner, over compiling and executing it", unit: "µs", p50: 60},
+			{what: "`x = 1` inside the runner, beyond compiling and executing it", unit: "µs", p50: 60},
+			{what: "`1 + 1` inside the runner, beyond compiling and executing it", unit: "µs", p50: 60},
+			{what: "`print('x')` inside the runner, beyond compiling and executing it", unit: "µs", p50: 60},
 		},
 		measure: runnerCosts,
 	},
@@ -166,22 +166,22 @@ var rows = []row{
 	},
 	{
 		id: "jupyter-create", n: 30, few: 2, warmUp: 3, only: talariaName,
-		metrics: []metric{{what: "the same by a client of Jupyter: create kernel → result of `1+1`, with the three libraries", unit: "ms"}},
+		metrics: []metric{{what: "the same with a Jupyter client: create kernel → result of `1+1`, with the three libraries", unit: "ms"}},
 		measure: fromNothing(flavour{jupyter: true}, libraries, kindResult),
 	},
 	{
 		id: "jupyter-warm", n: 300, few: 20, warmUp: 20, only: talariaName,
-		metrics: []metric{{what: "warm `1+1` by a client of Jupyter", unit: "ms"}},
+		metrics: []metric{{what: "warm `1+1` with a Jupyter client", unit: "ms"}},
 		measure: warm(flavour{jupyter: true}, attachment{}),
 	},
 	{
 		id: "e2b-create", n: 30, few: 2, warmUp: 3, only: talariaName,
-		metrics: []metric{{what: "the same by a client of E2B: create sandbox → result of `1+1`, with the three libraries", unit: "ms"}},
+		metrics: []metric{{what: "the same with an E2B client: create sandbox → result of `1+1`, with the three libraries", unit: "ms"}},
 		measure: fromNothing(flavour{e2b: true}, libraries, kindResult),
 	},
 	{
 		id: "e2b-warm", n: 300, few: 20, warmUp: 20, only: talariaName,
-		metrics: []metric{{what: "warm `1+1` by a client of E2B", unit: "ms"}},
+		metrics: []metric{{what: "warm `1+1` with an E2B client", unit: "ms"}},
 		measure: warm(flavour{e2b: true}, attachment{}),
 	},
 	{
@@ -225,7 +225,7 @@ var rows = []row{
 	},
 	{
 		id: "tool-interrupt", n: 20, few: 2, warmUp: 2, only: talariaName,
-		metrics: []metric{{what: "interrupt of a cell that waits for eight calls of tools → shown", unit: "ms", p50: 100, p95: 100}},
+		metrics: []metric{{what: "interrupt of a cell that waits for eight tool calls → shown", unit: "ms", p50: 100, p95: 100}},
 		measure: toolInterrupt,
 	},
 	{
@@ -294,8 +294,8 @@ var rows = []row{
 	{
 		id: "criu", n: 10, few: 1, warmUp: 1, only: talariaName,
 		metrics: []metric{
-			{what: "`criu dump` of a process of Python with 10 MiB in arrays and frames of 1 MiB", unit: "ms"},
-			{what: "`criu dump` of a process of Python with 100 MiB in arrays and frames of 1 MiB", unit: "ms"},
+			{what: "`criu dump` of a Python process with 10 MiB in arrays and frames of 1 MiB", unit: "ms"},
+			{what: "`criu dump` of a Python process with 100 MiB in arrays and frames of 1 MiB", unit: "ms"},
 		},
 		measure: dumping,
 	},
@@ -315,7 +315,7 @@ var rows = []row{
 		id: "abusers", n: 300, few: 10, warmUp: 5, only: talariaName,
 		metrics: []metric{
 			{
-				what: "`1+1` beside a fork bomb, a memory bomb, a full disk, a flood of output and a spin on all CPUs",
+				what: "`1+1` beside a fork bomb, a memory bomb, a full disk, a flood of output and a busy loop on all CPUs",
 				unit: "ms", p50: 50, p95: 50,
 			},
 			{what: "the same: growth of the server and host", unit: "MiB", p50: 256},
@@ -328,7 +328,7 @@ var rows = []row{
 	{
 		id: "network", n: 10, few: 2, warmUp: 2, only: talariaName,
 		metrics: []metric{
-			{what: "session with a network: look a name up, connect, fetch one byte", unit: "ms", p50: 2},
+			{what: "session with a network: look up a name, connect, fetch one byte", unit: "ms", p50: 2},
 			{what: "session with a network: download of 400 MB", unit: "MB/s", rate: true, p50: 400},
 		},
 		measure: throughNetwork,
@@ -339,7 +339,7 @@ var rows = []row{
 			{what: "many sessions: create with the libraries and a variable", unit: "ms"},
 			{what: "many sessions: ask one at random for its variable", unit: "ms", p50: 4},
 			{what: "many sessions: errors", unit: "", exact: true},
-			{what: "many sessions: PSS of everything, server and host too, for each", unit: "MiB", p50: 4},
+			{what: "many sessions: PSS of everything, including server and host, per session", unit: "MiB", p50: 4},
 			{what: "many sessions: growth of used swap", unit: "MiB", exact: true},
 			{what: "many sessions: `GET /v1/sessions`", unit: "ms", p50: 50, p95: 50},
 			{what: "many sessions: `GET /v1/sessions?limit=1000`", unit: "ms", p50: 30},

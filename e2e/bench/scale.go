@@ -86,7 +86,7 @@ func makeMany(ctx context.Context, t *trial, c *client.Client) ([]string, error)
 	for i := range t.sessions {
 		var free, total int64
 		if free, total, err = available(); err == nil && free < total/spare {
-			err = fmt.Errorf("%d sessions leave %d MiB of memory; measure fewer with -scale", i, free/mib)
+			err = fmt.Errorf("%d sessions leave only %d MiB of memory; measure fewer with -scale", i, free/mib)
 		}
 		if err != nil {
 			break

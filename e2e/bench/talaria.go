@@ -102,7 +102,7 @@ func (s *talariaServer) restart(ctx context.Context) error {
 	}
 	s.program, s.url, s.client = program, url, client.New(url, s.token)
 	if err := s.client.Ready(ctx); err != nil {
-		return fmt.Errorf("the server says where it is, and is not ready: %w", err)
+		return fmt.Errorf("the server has printed its address but is not ready: %w", err)
 	}
 	return nil
 }

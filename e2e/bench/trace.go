@@ -196,7 +196,7 @@ func (o options) paths(ctx context.Context, temp string, as account, what tracea
 	for i, p := range paths {
 		paths[i] = p.with(steps)
 		if len(paths[i]) == len(p) {
-			return nil, errors.New("the server wrote no steps down")
+			return nil, errors.New("the server recorded no steps")
 		}
 	}
 	return paths, nil

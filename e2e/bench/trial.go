@@ -105,7 +105,7 @@ func (t *trial) noteAll(text string) {
 
 // bounded calls with a time limit.
 func bounded[T any](ctx context.Context, call func(ctx context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, sampleTime, fmt.Errorf("nothing came of it within %v", sampleTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, sampleTime, fmt.Errorf("there was no result within %v", sampleTime))
 	defer cancel()
 	return call(ctx)
 }
