@@ -68,13 +68,13 @@ func TestAStockContainerIsRefusedPlainlyAndServedWhereAllowed(t *testing.T) {
 		if !errors.As(err, &exit) {
 			t.Fatalf("it serves without being allowed to do with less: %v %s", err, out)
 		}
-		for _, word := range []string{"user namespaces are forbidden", "--min-tier landlock", "talaria doctor"} {
+		for _, word := range []string{"allow user namespaces", "--min-tier landlock", "talaria doctor"} {
 			if !strings.Contains(string(out), word) {
 				t.Errorf("the refusal does not say %q: %s", word, out)
 			}
 		}
 		out, err = s.command(ctx, "doctor", "--state-dir", s.StateDir, "--min-tier", "landlock").CombinedOutput()
-		for _, word := range []string{"landlock, since namespace does not work here", "do: for tier namespace: user namespaces are forbidden"} {
+		for _, word := range []string{"landlock, since namespace does not work here", "do: to get tier namespace, allow user namespaces"} {
 			if err != nil || !strings.Contains(string(out), word) {
 				t.Errorf("doctor does not say %q: %v %s", word, err, out)
 			}

@@ -192,11 +192,11 @@ func (r *configReader) readEnvironment(environ []string) error {
 		key := strings.ReplaceAll(strings.ToLower(name), "__", ".")
 		field, err := r.find(key)
 		if err != nil {
-			r.warnings = append(r.warnings, fmt.Sprintf("the variable %s is ignored: %v", variable, err))
+			r.warnings = append(r.warnings, fmt.Sprintf("the environment variable %s is ignored: %v", variable, err))
 			continue
 		}
 		if err := setText(field, value); err != nil {
-			return fmt.Errorf("variable %s %w", variable, err)
+			return fmt.Errorf("environment variable %s %w", variable, err)
 		}
 		r.sources[key] = variable
 	}

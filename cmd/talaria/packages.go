@@ -62,7 +62,7 @@ func (p packageConfig) finding(ctx context.Context, env kernel.Environment) kern
 	from, err := python.PackageIndex(ctx, env)
 	switch {
 	case errors.Is(err, python.ErrNoPip):
-		f.OK, f.Detail, f.Remedy = false, "sessions cannot install any: no pip", "install it there (on Debian: apt-get install python3-pip)"
+		f.OK, f.Detail, f.Remedy = false, "sessions cannot install any, since it has no pip", "install it there (on Debian: apt-get install python3-pip)"
 		return f
 	case p.Index != "":
 		from = p.Index

@@ -16,8 +16,8 @@ func configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Show the server's effective configuration and where each value comes from",
-		Long: `Show the server's effective configuration and where each value comes from: a flag, a variable, the file with its line, or
-the default. It takes the flags of talaria serve. Secrets are not shown.`,
+		Long: `Show the server's effective configuration and where each value comes from: a flag, an environment variable, the file with its
+line, or the default. It takes the flags of talaria serve. Secrets are not shown.`,
 		Example: `  talaria config
   TALARIA_POOL=4 talaria config --idle-timeout 2h
   talaria config --json | jq '.[] | select(.source != "default")'`,

@@ -14,7 +14,7 @@ func forkCommand() *cobra.Command {
 		Use:   "fork SESSION",
 		Short: "Make sessions with the variables and files of another session",
 		Long: `Make sessions with the variables, files, packages and settings that a session has now, and print their ids. With --checkpoint,
-variables and files are those of that checkpoint.
+variables and files come from that checkpoint.
 
 The session itself continues undisturbed. It must not be running a cell. Forks lack the variables that cannot be saved; these are
 listed on standard error.`,
@@ -56,7 +56,7 @@ func wakeCommand() *cobra.Command {
 		Short: "Restart a session that hibernates",
 		Long: `Start the process of a session that hibernates, and restore its saved variables.
 
-The next cell does this by itself; waking the session first spares that cell the wait. Variables that cannot be restored are listed.`,
+The next cell does this automatically; waking the session first spares that cell the wait. Variables that cannot be restored are listed.`,
 		Example: `  talaria wake work`,
 		Args:    arguments(1, 1),
 		RunE:    withServer(wakeSession),
@@ -140,7 +140,7 @@ func hibernateSession(cmd *cobra.Command, c *connection, args []string) error {
 	case asJSON(cmd):
 		return printJSON(cmd.OutOrStdout(), done)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: hibernates; the next cell, or %s wake %[1]s, restores the variables\n", args[0], program)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is hibernating; the next cell, or %s wake %[1]s, restores the variables\n", args[0], program)
 	listMissing(cmd.OutOrStdout(), "not saved", done.NotSaved, func(m api.NotSaved) (string, string) { return m.Name, m.Reason })
 	return err
 }

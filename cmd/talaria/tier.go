@@ -66,7 +66,7 @@ func isolate(
 		case probe.OK:
 			found = append(found, kernel.Finding{
 				Name: "tier", Detail: tier + " works here, but is less than the minimum, " + c.MinTier,
-				Remedy: "see below for the better tier; to accept this one, start with --min-tier " + tier +
+				Remedy: "make the better tier work, as advised below, or accept this one with --min-tier " + tier +
 					" (docs/security.md says what it lacks)",
 			}, probe.Findings[0])
 		default:
@@ -99,7 +99,7 @@ func tierFinding(c config, tier, better string) kernel.Finding {
 		f.Detail += ", as configured"
 	default:
 		f.Detail += fmt.Sprintf(", since %s does not work here (see below) and min_tier allows it", tiers[0])
-		f.Remedy = "for tier " + tiers[0] + ": " + first(better, "see below")
+		f.Remedy = "to get tier " + tiers[0] + ", " + first(better, "follow the advice below")
 	}
 	return f
 }

@@ -100,10 +100,10 @@ func Probe(ctx context.Context, dir string, mode Mode, most int64) (findings []k
 		quota.OK, quota.Remedy = true, ""
 	case mode == Auto:
 		force.OK, force.Detail = false, "watched: a workspace may briefly exceed its limit"
-		force.Remedy = "make one of the two options above work"
+		force.Remedy = "make project quotas or images work, as advised above"
 	default:
 		force.OK, force.Detail = false, "disk is "+string(mode)+", which is not available here"
-		force.Remedy = "see above, or configure disk: auto"
+		force.Remedy = "follow the advice above, or configure disk: auto"
 		return []kernel.Finding{quota, image, force}, false
 	}
 	return []kernel.Finding{quota, image, force}, true

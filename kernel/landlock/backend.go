@@ -107,16 +107,16 @@ func (*tier) Remedy(step string, err error) string {
 		return "use Linux 5.19 or later with Landlock; in a container, allow landlock_create_ruleset, landlock_add_rule and " +
 			"landlock_restrict_self in its seccomp profile, as Docker's own does"
 	case step == "user id" || step == "bounding set":
-		return "root in this container lacks the capabilities SETUID, SETGID and SETPCAP: add them, or run as an " +
-			"ordinary user (Linux 6.12 or later)"
+		return "give root in this container the capabilities SETUID, SETGID and SETPCAP, or run as an ordinary user " +
+			"(Linux 6.12 or later)"
 	case step == "check signals":
-		return "an ordinary user needs Landlock ABI 6 (Linux 6.12): use a newer kernel, or run as root"
+		return "use Linux 6.12 or later, since an ordinary user needs Landlock ABI 6, or run as root"
 	case errors.Is(err, unix.EINVAL) && os.Geteuid() == 0:
-		return "this container has few user ids: set uid_base to where it has as many as there will be sessions " +
+		return "set uid_base to a user id from which this container has as many as there will be sessions " +
 			"(see /proc/self/uid_map)"
 	case errors.Is(err, unix.EACCES) && os.Geteuid() == 0:
-		return "session users have to be able to reach the state directory and the interpreter: choose another " +
-			"--state-dir or python, or let others traverse (chmod o+x) each directory on the way"
+		return "let session users reach the state directory and the interpreter: let others traverse each directory on " +
+			"the way (chmod o+x), or choose another --state-dir or python"
 	}
 	return ""
 }

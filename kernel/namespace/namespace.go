@@ -83,21 +83,20 @@ func (tier) Remedy(step string, err error) string {
 	case step == "landlock", step == "system call filter":
 		return ""
 	case step == "proc" && errors.Is(err, unix.EPERM):
-		return "in a container, /proc is masked: run it with systempaths=unconfined (podman: --security-opt unmask=ALL)"
+		return "run the container with --security-opt systempaths=unconfined (podman: unmask=ALL), so that its /proc is not masked"
 	case step != "" && errors.Is(err, unix.EPERM):
-		return "the kernel or a container forbids it: allow mount, unshare and pivot_root in the seccomp and AppArmor " +
-			"profiles of the container"
+		return "allow mount, unshare and pivot_root; in a container, do so in its seccomp and AppArmor profiles"
 	case step != "" && errors.Is(err, unix.ENOSYS):
-		return "the kernel is older than Linux 5.12: use a newer one"
+		return "use Linux 5.12 or later; this kernel is older"
 	case step != "":
 		return ""
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return "user namespaces are forbidden: see the findings below; in a container, allow clone and unshare in its " +
-			"seccomp profile"
+		return "allow user namespaces, which are forbidden here: follow the advice below; in a container, allow clone and " +
+			"unshare in its seccomp profile"
 	case errors.Is(err, unix.ENOSPC):
-		return "no user namespaces are left: raise user.max_user_namespaces with sysctl"
+		return "raise user.max_user_namespaces with sysctl: no user namespaces are left"
 	case errors.Is(err, unix.EINVAL):
-		return "the kernel is built without some kind of namespace: use a distribution's kernel"
+		return "use a distribution's kernel: this one is built without some kind of namespace"
 	}
 	return ""
 }

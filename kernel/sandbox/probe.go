@@ -73,8 +73,8 @@ func (b *Backend) remedy(err error) string {
 	}
 	switch step {
 	case "system call filter":
-		return "the Linux kernel is built without system call filters, or a container forbids them: use a distribution's " +
-			"kernel, and allow seccomp in the container's seccomp profile"
+		return "use a distribution's kernel, which has system call filters; in a container, allow seccomp in its seccomp " +
+			"profile"
 	case "landlock":
 		return "allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self in the seccomp profile of " +
 			"the container"
@@ -90,7 +90,7 @@ func probeTun() kernel.Finding {
 	if err != nil {
 		finding.OK = false
 		finding.Detail = fmt.Sprintf("%s cannot be opened: %v; sessions with a network get proxies instead", path, err)
-		finding.Remedy = "modprobe tun; in a container: --device " + path
+		finding.Remedy = "load the module: modprobe tun; start a container with --device " + path
 		return finding
 	}
 	_ = unix.Close(fd)
@@ -124,7 +124,7 @@ func (b *Backend) probeGroups() []kernel.Finding {
 		findings = append(findings, kernel.Finding{
 			Name:   "control group",
 			Detail: fmt.Sprintf("%s cannot be used: %v", unusable.Dir, unusable.Err),
-			Remedy: "give this user the group, or run in a delegated one",
+			Remedy: "make the control group writable for this user, or run in a delegated one",
 		})
 	}
 	return findings
