@@ -60,7 +60,7 @@ func (s *Socket) ServeTools(ctx context.Context, clientID string, tools ...ToolF
 	s.mu.Lock()
 	if s.tools != nil {
 		s.mu.Unlock()
-		return nil, errors.New("this socket serves tools already")
+		return nil, errors.New("this socket already serves tools")
 	}
 	s.tools = server
 	s.mu.Unlock()

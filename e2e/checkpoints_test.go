@@ -329,7 +329,7 @@ func TestTheCopiesOfAllSessionsAreBounded(t *testing.T) {
 		}
 		for _, point := range list {
 			levels = append(levels, point.Level)
-			if point.Level == api.CheckpointFiles && !strings.Contains(point.Reason, "those of all sessions took more than 4000000 bytes") {
+			if point.Level == api.CheckpointFiles && !strings.Contains(point.Reason, "the copies of all sessions took more than 4000000 bytes") {
 				t.Errorf("the checkpoint has the reason %q", point.Reason)
 			}
 		}

@@ -245,7 +245,7 @@ func (b *Bot) answerStrangers(ctx context.Context) {
 		select {
 		case press := <-b.toasts:
 			if err := b.Platform.Acknowledge(ctx, press, "You may not use this bot."); err != nil && ctx.Err() == nil {
-				b.Log.InfoContext(ctx, "a stranger's press was not acknowledged", "error", err)
+				b.Log.InfoContext(ctx, "the press of a button by a person who may not use the bot was not acknowledged", "error", err)
 			}
 		case <-ctx.Done():
 			return

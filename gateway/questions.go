@@ -93,7 +93,7 @@ func (c *chat) pressed(ctx context.Context, u Update) error {
 		return err
 	}
 	if err := c.bot.Platform.Acknowledge(ctx, *u.Press, notice); err != nil && ctx.Err() == nil {
-		c.log.InfoContext(ctx, "a press was not acknowledged", "error", err) // it is too old, for example
+		c.log.InfoContext(ctx, "the press of a button was not acknowledged", "error", err) // it is too old, for example
 	}
 	return nil
 }

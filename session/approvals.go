@@ -24,7 +24,7 @@ const (
 	reasonUnattended = "no client that can decide is attached"
 	reasonTimeUp     = "nobody answered in time"
 	reasonTooMany    = "too many questions are open"
-	reasonForbidden  = "the command is one that cannot be approved"
+	reasonForbidden  = "this command cannot be approved"
 	reasonDenied     = "denied" // of an execution that was not approved
 )
 
@@ -124,7 +124,7 @@ func (a *Approvals) Attach() (detach func()) {
 // the time is up, and with the change itself where nobody needs to be asked, or can be.
 func (a *Approvals) propose(ctx context.Context, p proposal) change {
 	if err := a.readGrants(ctx); err != nil {
-		a.log.Error("read which approvals stand; they are asked for again", "error", err)
+		a.log.Error("read the approvals given for a session; they are asked for again", "error", err)
 	}
 	q := a.newQuestion(p)
 	a.mu.Lock()
@@ -235,7 +235,7 @@ func (a *Approvals) Decide(ctx context.Context, id string, answer api.ApprovalAn
 	if q == nil || q.claimed {
 		a.mu.Unlock()
 		return api.Errorf(api.CodeNoApprovalPending,
-			"no approval %.80q waits for an answer; it was decided, its time was up, or it was withdrawn", id)
+			"no approval %.80q waits for an answer; it was decided, expired, or was withdrawn", id)
 	}
 	c, claimed := a.settle(q, verdict{answer.Decision, by, shown(answer.Reason, api.MaxApprovalReason, true)})
 	a.mu.Unlock()

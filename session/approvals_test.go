@@ -582,7 +582,7 @@ func TestAQuestionShowsHostileTextAsItIs(t *testing.T) {
 			t.Errorf("%q is shown", bad)
 		}
 	}
-	if len(q.Detail) > api.MaxApprovalDetail || !utf8.ValidString(q.Detail) || !strings.Contains(q.Detail, "[cut; the whole has ") {
+	if len(q.Detail) > api.MaxApprovalDetail || !utf8.ValidString(q.Detail) || !strings.Contains(q.Detail, " bytes in total]") {
 		t.Errorf("%d bytes, ending in %q", len(q.Detail), q.Detail[len(q.Detail)-60:])
 	}
 	for _, answer := range []api.ApprovalAnswer{

@@ -34,6 +34,6 @@ func shown(text string, limit int, lines bool) string {
 	if b.Len() <= limit && whole <= 2*limit {
 		return b.String()
 	}
-	note := fmt.Sprintf(" [cut; the whole has %d bytes]", whole)
+	note := fmt.Sprintf(" [cut; %d bytes in total]", whole)
 	return transcript.Cut(b.String(), max(limit-len(note), 0)) + note
 }

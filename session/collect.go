@@ -71,8 +71,8 @@ func (t *translation) collect(r *run) change {
 		return change{}
 	}
 	if next.Truncated && len(changes) > 0 {
-		t.c.drafts = append(t.c.drafts, r.out.notice("\n[the workspace has too many files, too long paths or too deep"+
-			" folders to list everything this cell changed; all of the files are still there]\n")...)
+		t.c.drafts = append(t.c.drafts, r.out.notice("\n[not everything that this cell changed is listed: the workspace"+
+			" has too many files, or its paths are too long or too deep; all of the files are still there]\n")...)
 	}
 	if len(changes) == 0 {
 		return change{}

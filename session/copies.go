@@ -42,7 +42,7 @@ func (s *Session) holds(bytes int64) {
 // than they may. Copies of checkpoints with a name stay. One caller at a time.
 func (m *Manager) boundCopies(ctx context.Context) {
 	spared := map[*Session]bool{}
-	why := fmt.Sprintf("those of all sessions took more than %d bytes", m.copies)
+	why := fmt.Sprintf("the copies of all sessions took more than %d bytes", m.copies)
 	for m.copies > 0 && m.heldByCopies() > m.copies && m.endCopy(ctx, spared, why) == nil {
 	}
 }

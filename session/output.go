@@ -231,7 +231,7 @@ func (o *output) truncate(st *stream, kept bool) []draft {
 		text += "; limits.artifact_bytes leaves no room to keep the full output"
 	}
 	if st.dropped > 0 {
-		text += fmt.Sprintf("; except for %d bytes, for which limits.disk_bytes (%d) or the server's disk left no room", st.dropped, o.disk)
+		text += fmt.Sprintf(", except for %d bytes, for which limits.disk_bytes (%d) or the server's disk left no room", st.dropped, o.disk)
 	}
 	notice.body = api.Stream{Name: st.name, Text: text + "]\n", Truncated: t}
 	return append([]draft{notice}, tail...)

@@ -64,7 +64,7 @@ func (m *Manager) lookAtReserve() time.Duration {
 	switch low := m.reserve.low.Load(); {
 	case !low && free < reserve:
 		m.reserve.low.Store(true)
-		m.cfg.Log.Warn("the state disk is nearly full: no new work is taken until there is space again", "free", free, "reserve", reserve)
+		m.cfg.Log.Warn("the state disk is nearly full: no new work is accepted until there is space again", "free", free, "reserve", reserve)
 		m.freeze(true)
 	case low && free >= reserve+min(reserve/5, reserveBack):
 		m.reserve.low.Store(false)
@@ -95,7 +95,7 @@ func (m *Manager) setBallast() {
 		err = m.cfg.Disk.SetBallast(m.reserveOf(size) / 2) // the server watches the other half being used up
 	}
 	if err != nil {
-		m.cfg.Log.Warn("the state disk has no ballast, and may be full before the server sees it", "error", err)
+		m.cfg.Log.Warn("the state disk has no ballast, and may be full before the server notices", "error", err)
 	}
 }
 

@@ -73,7 +73,7 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 			layers = now
 		case errors.Is(err, kernel.ErrNeedsReset):
 			return api.Errorf(api.CodeNeedsReset,
-				"these limits cannot change while the kernel runs (%v); reset the session, or try again when it has no kernel", err)
+				"these limits cannot change while the kernel runs (%v); hibernate the session and try again", err)
 		case !errors.Is(err, command.ErrNoKernel):
 			return err
 		}
@@ -85,7 +85,7 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 			layers = now
 		case errors.Is(err, kernel.ErrNeedsReset):
 			return api.Errorf(api.CodeNeedsReset,
-				"the network cannot change while the kernel runs (%v); reset the session, or try again when it has no kernel", err)
+				"the network cannot change while the kernel runs (%v); hibernate the session and try again", err)
 		case !errors.Is(err, command.ErrNoKernel):
 			return err
 		}

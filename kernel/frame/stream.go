@@ -23,7 +23,7 @@ const (
 )
 
 var (
-	ErrTooLong    = fmt.Errorf("frame too long; %d MiB is the most", maxFrame>>20)
+	ErrTooLong    = fmt.Errorf("frame too long; the limit is %d MiB", maxFrame>>20)
 	ErrLost       = errors.New("a large frame was lost")
 	errNotReading = errors.New("the kernel does not read its control stream")
 )

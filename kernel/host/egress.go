@@ -46,7 +46,7 @@ func (k *interpreter) connect(ctx context.Context, wanted kernel.Network) (env m
 	}
 	exiter, ok := k.sandbox.(kernel.Networker)
 	if !ok {
-		return nil, fmt.Errorf("network: tier %s has none to give", k.cfg.Backend.Name())
+		return nil, fmt.Errorf("network: tier %s cannot provide one", k.cfg.Backend.Name())
 	}
 	exit, err := exiter.OpenEgress(ctx)
 	if err != nil {

@@ -84,7 +84,7 @@ func TestALineWithoutEndIsPassedOverWithoutBeingKept(t *testing.T) {
 	}))
 	r.execute(command.Execution{ID: "e1"})
 	r.expect(r.untilFinished(), "e1: started",
-		`e1: stderr "\n[an output of this cell was dropped: frame too long; 33 MiB is the most]\n"`, `e1: stdout "still here"`, "e1: finished ok")
+		`e1: stderr "\n[an output of this cell was dropped: frame too long; the limit is 33 MiB]\n"`, `e1: stdout "still here"`, "e1: finished ok")
 	if peak > 224<<20 {
 		t.Errorf("%d MiB were in use", peak>>20)
 	}

@@ -386,7 +386,7 @@ func (c *Client) connectHost(ctx context.Context, f found) error {
 	case f.info.ID == "":
 		c.log.Debug("a host is not ready", "host", f.id)
 	default:
-		c.incompatible[f.id] = fmt.Errorf("host %s (process %d) lives and cannot be reached; end that process: %w", f.id, f.info.PID, err)
+		c.incompatible[f.id] = fmt.Errorf("host %s (process %d) is alive but cannot be reached; end that process: %w", f.id, f.info.PID, err)
 		c.log.Error("a host and its kernels cannot be reached", "error", c.incompatible[f.id])
 	}
 	return nil

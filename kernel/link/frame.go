@@ -62,7 +62,7 @@ func (c *conn) Close() error { return c.unix.Close() }
 // write sends a frame, with one system call if the socket accepts it at once. It keeps no reference to payload.
 func (c *conn) write(t frameType, payload []byte, files ...*os.File) error {
 	if len(payload) > maxFrame {
-		return fmt.Errorf("a message of %d bytes is too large, %d is the most", len(payload), maxFrame)
+		return fmt.Errorf("a message of %d bytes is too large; the limit is %d", len(payload), maxFrame)
 	}
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -152,7 +152,7 @@ func (c *conn) read() (frameType, []byte, error) {
 	}
 	size, t := int(binary.LittleEndian.Uint32(head)), frameType(head[4])
 	if size > maxFrame {
-		return 0, nil, fmt.Errorf("the peer announces a message of %d bytes, %d is the most", size, maxFrame)
+		return 0, nil, fmt.Errorf("the peer announces a message of %d bytes; the limit is %d", size, maxFrame)
 	}
 	_, _ = c.in.Discard(frameHead)
 	first := min(size, maxFirst)

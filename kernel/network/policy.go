@@ -74,7 +74,7 @@ func ParseRule(entry string) (Rule, error) {
 	r := Rule{Port: port}
 	if prefix, err := netip.ParsePrefix(host); err == nil {
 		if prefix != prefix.Masked() {
-			return bad("has bits set beyond its length; it is " + prefix.Masked().String() + " that you mean")
+			return bad("has bits set beyond its length; you probably mean " + prefix.Masked().String())
 		}
 		r.Prefix = unmapPrefix(prefix)
 		return r, nil

@@ -137,7 +137,7 @@ func Begin(dst []byte, kseq uint64, at time.Time, kind byte, execution string) [
 func End(b []byte, from int) ([]byte, error) {
 	r := b[from:]
 	if len(r) > MaxEncoded {
-		return b[:from], fmt.Errorf("encode record: it takes %d bytes, %d is the most", len(r), MaxEncoded)
+		return b[:from], fmt.Errorf("encode record: it takes %d bytes; the limit is %d", len(r), MaxEncoded)
 	}
 	binary.LittleEndian.PutUint32(r, uint32(len(r)-Prefix))
 	binary.LittleEndian.PutUint32(r[4:], crc32.Checksum(r[Prefix:], castagnoli))

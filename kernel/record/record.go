@@ -164,8 +164,8 @@ func (h LimitHit) String() string {
 	case "disk_inodes":
 		name = "the limit of files, one for each 4 KiB of limits.disk_bytes,"
 	case "disk_depth":
-		return fmt.Sprintf("folders of the workspace are more than %d deep or may not be read, so that limits.disk_bytes "+
-			"cannot be held; remove them", h.Value)
+		return fmt.Sprintf("folders of the workspace are more than %d deep or may not be read, so limits.disk_bytes "+
+			"cannot be enforced; remove them", h.Value)
 	case "tmp_bytes":
 		name = "the limit of each of /tmp, /dev/shm and the home directory, a quarter of limits.memory_bytes,"
 	}

@@ -44,7 +44,7 @@ func (s *Sandbox) mounts(wanted []kernel.Mount) ([]mount, error) {
 	for _, m := range wanted {
 		root := slices.Index(s.backend.cfg.MountRoots, m.Root)
 		if root < 0 {
-			return nil, fmt.Errorf("mount %s: this host was started without the root of its source; restart it", m.Target)
+			return nil, fmt.Errorf("mount %s: this host was started without the mount root that has its source; restart the host", m.Target)
 		}
 		for _, prefix := range s.env.Prefix {
 			top := topOf(m.Target)

@@ -57,7 +57,7 @@ func createSpool(dir string, segmentBytes int64) (*spool, error) {
 			return nil, fmt.Errorf("create spool: %w", err)
 		}
 		if err := os.Mkdir(dir, 0o700); errors.Is(err, fs.ErrExist) {
-			return nil, fmt.Errorf("create spool: %w: its records of before are in %s", fs.ErrExist, dir)
+			return nil, fmt.Errorf("create spool: %w: its earlier records are in %s", fs.ErrExist, dir)
 		} else if err != nil {
 			return nil, fmt.Errorf("create spool: %w", err)
 		}

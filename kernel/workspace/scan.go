@@ -71,7 +71,7 @@ type scanner struct {
 // MaxPathBytes bounds the total size of the paths that one scan finds.
 const MaxPathBytes = 16 << 20
 
-var errPathsFull = errors.New("the paths of the workspace's files are too long together")
+var errPathsFull = errors.New("the paths of the workspace's files are too long in total")
 
 // folder scans the folder called name in the folder at; its files' paths start with prefix.
 func (s *scanner) folder(at int, name, prefix string, depth int) error {

@@ -38,7 +38,7 @@ func relative(name string) (string, error) {
 }
 
 func errOutside(name string) error {
-	return api.Errorf(api.CodePathOutside, "path %.200q is outside of %s, the only place whose files clients can reach; use a process for others", name, home)
+	return api.Errorf(api.CodePathOutside, "path %.200q is outside of %s, the only place whose files clients can reach; use a process for other files", name, home)
 }
 
 // absolute returns a path of the workspace as clients see it.

@@ -108,7 +108,7 @@ func readLine(conn *net.UnixConn, fds *descriptors) ([]byte, error) {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return nil, refused(codeTimeout, "no complete request came in time")
 		case n == 0 && (err == nil || errors.Is(err, io.EOF)):
-			return nil, refused(codeIncomplete, "the connection ended before a complete request")
+			return nil, refused(codeIncomplete, "the connection ended before a complete request arrived")
 		case err != nil:
 			return nil, err
 		}

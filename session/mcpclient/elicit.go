@@ -83,7 +83,7 @@ func (c *connection) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.Eli
 		if err != nil {
 			return nil, err
 		}
-		detail += "\nA yes sends " + string(encoded)
+		detail += "\nApproving sends " + string(encoded)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -97,8 +97,8 @@ finally:
         self.packages.changed = [{"name": "told", "version": "2.0"}, {"name": "silent-thing", "version": "2"}]
         self.assertEqual(
             self.cell("%pip install -U told silent-thing").stdout.splitlines(),
-            ["told 1.0 is loaded, 2.0 is installed: reset the session to use it",
-             "another version of silent-thing is loaded, 2 is installed: reset the session to use it"],
+            ["told 1.0 is loaded, and 2.0 is installed: reset the session to use it",
+             "another version of silent-thing is loaded, and 2 is installed: reset the session to use it"],
         )  # fmt: skip
         self.packages.files, self.packages.changed = {}, [{"name": "told", "version": ""}]
         self.assertEqual(self.cell("%pip uninstall -y told").stdout,

@@ -65,5 +65,5 @@ class Checkpoints:
 
 def _text(function: str, name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"talaria.{function}: {name} is a str, not {type(value).__name__}")
+        raise TypeError(f"talaria.{function}: {name} must be a str, not {type(value).__name__}")
     return value[:_LONGEST]

@@ -379,7 +379,7 @@ def _show_in_pager(self: ZMQInteractiveShell, data: object, *args: object, **kwa
 
 
 def _edit(self: ZMQInteractiveShell, filename: str, *args: object, **kwargs: object) -> None:
-    raise UsageError("there is no editor here: %%writefile FILE writes the cell to a file, %load FILE shows one")
+    raise UsageError("there is no editor here: %%writefile FILE writes the cell to a file, and %load FILE shows a file")
 
 
 def _info(raw_cell: str, store_history: bool, silent: bool) -> ExecutionInfo:

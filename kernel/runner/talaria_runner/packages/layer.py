@@ -90,7 +90,7 @@ def _conflict(name: str, version: str, before: set[str]) -> str:
         what = f"{name} {old}" if old else f"another version of {name}"
         if top in _of_kernel:
             return f"{what} is part of this kernel, which continues to use it; {version} is for other processes"
-        return f"{what} is loaded, {version} is installed: reset the session to use it"
+        return f"{what} is loaded, and {version} is installed: reset the session to use it"
     return ""
 
 

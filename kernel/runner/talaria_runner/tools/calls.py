@@ -20,7 +20,7 @@ _MOST_ARGUMENTS = 1 << 20  # bytes of JSON
 _DEEPEST = 150  # levels of nesting
 _INTERRUPT = 1.0  # s that an interrupt may be late
 _IN_CHILD = "tools can be called only in the kernel itself, not in a process that it started"
-_LATE = "tools can be called only while the cell runs that the call is a part of"
+_LATE = "tools can be called only while the cell that makes the call is running"
 _INTERRUPTED = ("interrupted", "it was interrupted")
 _ENDED = "ended"  # the code of a call that ends with its execution
 

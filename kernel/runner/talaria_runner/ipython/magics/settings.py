@@ -52,7 +52,7 @@ def line_config(shell: Shell, line: str) -> object:
     if section == "InlineBackend":
         return _inline(shell, key, value.strip() if equals else None)
     if section != "InteractiveShell":
-        raise UsageError(f"%config knows InlineBackend and InteractiveShell, not {section!r}")
+        raise UsageError(f"%config supports InlineBackend and InteractiveShell, not {section!r}")
     if not equals:
         return getattr(shell, key, None) if key else None
     setattr(type(shell).__mro__[1], key, _value(shell, value))

@@ -74,7 +74,7 @@ def line_reset(shell: Shell, line: str) -> None:
         elif part in ("in", "out", "dhist"):
             shell.cells.forget(results=part == "out", sources=part == "in")
         else:
-            raise UsageError(f"%reset knows in, out, dhist and array, not {part!r}")
+            raise UsageError(f"%reset accepts in, out, dhist and array, not {part!r}")
 
 
 def line_xdel(shell: Shell, line: str) -> None:
