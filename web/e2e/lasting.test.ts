@@ -255,9 +255,9 @@ describe("honest states", () => {
     await tab.show(id);
     await tab.cell("c-1").locator("button.number").click();
     await tab.ran("c-1");
-    await tab.page.waitForSelector("text=/Idle; Python stops in \\d+ s, files stay/");
+    await tab.page.waitForSelector("text=/Idle: Python goes to sleep in \\d+ s; variables and files stay/");
     await tab.page.click(".topline >> text=Keep");
-    await tab.page.waitForSelector("text=/Idle; Python stops in (60|59) s, files stay/");
+    await tab.page.waitForSelector("text=/Idle: Python goes to sleep in (60|59) s; variables and files stay/");
   });
 
   test("a session that is deleted elsewhere says so", async () => {

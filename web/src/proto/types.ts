@@ -35,6 +35,7 @@ export interface Session {
   limits: Limits;
   network: { mode: "none" | "allow" | "full"; allow?: string[] };
   idle_timeout_s: number;
+  on_idle: "hibernate" | "drop";
   reap_at?: string;
   metadata: { [key: string]: string };
   checkpoints: { mode: "auto" | "manual" | "off" };

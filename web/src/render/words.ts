@@ -30,12 +30,16 @@ export function whyWords(reason: string | undefined, exitCode?: number): string 
     case "deleted": return "the session was deleted";
     case "exit": return `it ended itself or crashed (code ${detail || exitCode})`;
     case "signal": return `it was killed by ${detail}`;
-    case "server_shutdown": return "the operator stopped it";
+    case "server_shutdown": return "the server was shut down";
     case "server_crash": return "the server crashed";
     case "host_crash": return "the kernel host or the machine crashed";
     case "start_failed": return "its sandbox could not be started";
     case "control_closed":
     case "sandbox_lost": return "the cell broke its own sandbox";
+    case "records_lost": return "the server could not read what it reported";
+    case "not_executing": return "it accepted no more cells";
+    case "copy_did_not_wake": return "going back to a checkpoint took too long";
+    case "loading_variables": return "loading the saved variables took too long";
     case "restart": return "the server restarted";
     case "died": return "the previous process had died";
     case "": return "the reason is unknown";
@@ -120,6 +124,10 @@ function subjectOf(kind: string): string {
   }
   return "The request";
 }
+
+// idleWords says what an idle Python does when its time is up, and what stays.
+export const idleWords = (onIdle: Session["on_idle"], when: string): string =>
+  onIdle === "drop" ? `Python stops ${when}; files stay` : `Python goes to sleep ${when}; variables and files stay`;
 
 export const networkWords = (network: Session["network"]): string =>
   network.mode === "none" ? "no network" : network.mode === "full" ? "full network" : `network: ${allowed(network.allow ?? [])}`;

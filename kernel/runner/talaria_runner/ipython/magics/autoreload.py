@@ -42,7 +42,7 @@ class Reloader:
 
     def autoreload(self, line: str = "") -> None:
         """%autoreload [0|1|2|3]: 0 or off; 1 or explicit: the modules of %aimport; 2 or all: all modules but those that
-        %aimport excludes; 3 or complete: the same. Without a word it reloads now."""
+        %aimport excludes; 3 or complete: the same. Without an argument, it reloads now."""
         words = line.lower().split()
         word = next((w for w in words if not w.startswith("-")), "")
         mode = _MODES.get(word, word)
@@ -55,7 +55,7 @@ class Reloader:
             raise UsageError(f"%autoreload takes 0, 1, 2 or 3, not {word!r}")
 
     def aimport(self, line: str = "") -> None:
-        """%aimport NAME…: imports modules and reloads them; %aimport -NAME leaves one out; without names, a list."""
+        """%aimport NAME…: imports modules and has them reloaded; %aimport -NAME excludes one; without names, lists both."""
         names = line.replace(",", " ").split()
         if not names:
             print(f"Modules to reload:\n{' '.join(sorted(self._included)) or 'all-except-skipped'}")

@@ -16,7 +16,7 @@ _SECRET = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL")
 
 
 def line_env(shell: Shell, line: str) -> object:
-    """%env: all variables of the environment; %env NAME: one; %env NAME=VALUE or %env NAME VALUE: sets it."""
+    """%env: lists all environment variables; %env NAME: shows one; %env NAME=VALUE or %env NAME VALUE: sets it."""
     text = line.strip()
     if not text:
         return {name: "<hidden>" if _is_secret(name) else value for name, value in os.environ.items()}
@@ -29,7 +29,7 @@ def line_env(shell: Shell, line: str) -> object:
 
 
 def line_set_env(shell: Shell, line: str) -> None:
-    """%set_env NAME=VALUE or %set_env NAME VALUE."""
+    """%set_env NAME=VALUE or %set_env NAME VALUE: sets an environment variable."""
     text = line.strip()
     name, _, value = text.partition("=" if "=" in text.partition(" ")[0] or " " not in text else " ")
     name, value = name.strip(), value.strip()

@@ -58,7 +58,7 @@ def cell_script(shell: Shell, line: str, cell: str) -> None:
 
 def cell_bash(shell: Shell, line: str, cell: str) -> None:
     """Runs the cell with bash. --out NAME and --err NAME keep what it writes in variables; with --state, it begins with the
-    variables, functions, aliases, options and working directory that the cell before with --state has left."""
+    variables, functions, aliases, options and working directory that the previous cell with --state left."""
     options, arguments = _options_and_arguments("bash", line, _OPTIONS + " state")
     _run(shell, ["bash", *arguments], options, cell)
 

@@ -42,7 +42,7 @@ def line_pylab(shell: Shell, line: str) -> None:
 
 @as_it_is
 def line_config(shell: Shell, line: str) -> object:
-    """%config InlineBackend.figure_format = 'svg': sets something; without a value it returns it."""
+    """%config InlineBackend.figure_format = 'svg': sets an option; without a value, returns it."""
     text = line.strip()
     name, equals, value = text.partition("=")
     section, _, key = name.strip().partition(".")
@@ -84,7 +84,7 @@ def _value(shell: Shell, text: str) -> object:
 
 
 def line_precision(shell: Shell, line: str) -> str:
-    """%precision 3 or %precision %.3e: how floats are shown; without a value, as usual."""
+    """%precision 3 or %precision %.3e: sets how floats are shown; without a value, resets it."""
     text = line.strip()
     formatter = shell.display_formatter.formatters["text/plain"]
     form = f"%.{text}f" if text.isdecimal() else text
@@ -120,7 +120,7 @@ def line_reload_ext(shell: Shell, line: str) -> None:
 
 
 def line_unload_ext(shell: Shell, line: str) -> None:
-    """%unload_ext NAME."""
+    """%unload_ext NAME: unloads an extension."""
     said = shell.extension_manager.unload_extension(line.strip())
     if said == "not loaded":
         print(f"The {line.strip()} extension is not loaded.")
@@ -150,7 +150,7 @@ line_gui = _nothing("there are no windows")
 
 
 def line_automagic(shell: Shell, line: str) -> None:
-    """%automagic on or off: whether a cell that is one line may leave out the %."""
+    """%automagic on or off: whether a cell of one line may leave out the %."""
     word = line.strip().lower()
     shell.automagic = word in ("1", "on", "true") if word else not shell.automagic
     print(f"Automagic is {'ON, % prefix IS NOT needed' if shell.automagic else 'OFF, % prefix IS needed'} "

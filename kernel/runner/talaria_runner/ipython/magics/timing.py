@@ -63,7 +63,7 @@ def _time(shell: Shell, code: str, *place: object) -> object:
 
 @as_it_is
 def line_timeit(shell: Shell, line: str) -> object:
-    """%timeit [-n LOOPS] [-r RUNS] [-p DIGITS] [-c] [-q] [-o] STATEMENT: runs it many times and says how long one
+    """%timeit [-n LOOPS] [-r RUNS] [-p DIGITS] [-c] [-q] [-o] STATEMENT: runs it many times and says how long one run
     takes. -c counts CPU time, -q prints nothing, -o returns the figures."""
     options, code = parse("timeit", line, "n:r:tcp:qov:")
     if not code:
