@@ -31,7 +31,7 @@ func actions() []action {
 		{Command{"install", "Install packages: {/}install NAME…"}, false, (*chat).install},
 		{Command{"vars", "List the variables"}, false, (*chat).vars},
 		{Command{"status", "Show the session: kernel, memory, limits"}, false, (*chat).status},
-		{Command{"reset", "Start a fresh interpreter and keep the files ({/}reset all deletes them)"}, false, (*chat).reset},
+		{Command{"reset", "Start a fresh interpreter and keep files and packages ({/}reset all deletes them)"}, false, (*chat).reset},
 		{Command{"restart", "The same as {/}reset"}, true, (*chat).reset},
 		{Command{"export", "Send the session as a notebook"}, false, (*chat).export},
 		{Command{"new", "Have the assistant forget the conversation"}, false, (*chat).forgetTalk},
@@ -306,7 +306,7 @@ func (c *chat) vars(ctx context.Context, _ Update, _ string) ([]saying, error) {
 	reply, err := c.bot.Client.Variables(ctx, c.session)
 	switch refused := refusal(err); {
 	case refused != nil && refused.Code == api.CodeNoKernel:
-		return []saying{plain("There are no variables: no cell has run yet.")}, nil
+		return []saying{plain("Python is not running. Send code, which starts it, and then list the variables.")}, nil
 	case err != nil:
 		return nil, err
 	case len(reply.Items) == 0:
@@ -347,7 +347,7 @@ func seconds(s float64) string {
 
 func (c *chat) reset(ctx context.Context, _ Update, rest string) ([]saying, error) {
 	if rest != "" && rest != "all" {
-		return []saying{c.bot.words("Send {/}reset to keep the files, or {/}reset all to delete them too.")}, nil
+		return []saying{c.bot.words("Send {/}reset to keep files and packages, or {/}reset all to delete them too.")}, nil
 	}
 	if err := c.ensure(ctx); err != nil {
 		return nil, err

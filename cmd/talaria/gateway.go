@@ -142,7 +142,7 @@ func addBotFlags(cmd *cobra.Command) {
 	f.String("token-file", "", "file with the bot's token")
 	f.StringSlice("users", nil, "ids of people or chats that may use the bot")
 	f.StringSlice("admins", nil, "ids of people who may also decide on other people's approvals")
-	f.Bool("interrupt", false, "a cell that is sent while another one runs interrupts it")
+	f.Bool("interrupt", false, "a cell that is sent while another one runs interrupts it and cancels waiting ones")
 	f.String("listen", "", "HOST:PORT to listen on for the platform's requests")
 	f.String("secret-file", "", "file with the secret that proves that a request comes from the platform")
 	f.String("api-url", "", "URL of the platform's API, if it is not the platform's own")

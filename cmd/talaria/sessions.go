@@ -42,7 +42,7 @@ func sessionsCommand() *cobra.Command {
 			s, err := c.ResetSession(cmd.Context(), id, api.ResetRequest{})
 			return fmt.Sprintf("reset: kernel %d is running; variables are gone, files and history are kept", s.Kernel.Generation), err
 		}),
-		sessionAction("interrupt", "stop", "Interrupt the running cells of sessions", func(cmd *cobra.Command, c *connection, id string) (string, error) {
+		sessionAction("interrupt", "stop", "Interrupt the running cells of sessions and cancel waiting ones", func(cmd *cobra.Command, c *connection, id string) (string, error) {
 			return "interrupted; variables are kept", c.Interrupt(cmd.Context(), id, "")
 		}))
 	return cmd

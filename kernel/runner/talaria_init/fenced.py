@@ -242,7 +242,7 @@ class Fenced:
         finally:
             os.close(sessions)
         if (found.st_dev, found.st_ino) != (directory.device, directory.inode):
-            raise RuntimeError(f"{directory.path} is another directory than the one that was handed over")
+            raise RuntimeError(f"{directory.path} is not the directory that was handed over")
         return f"{self._said.sessions}/{directory.path}"
 
 

@@ -46,7 +46,7 @@ def _open(mount: Mount) -> int:
         source = linux.open_beneath(base, mount.path, os.O_PATH | os.O_DIRECTORY)
         found = os.fstat(source)
         if (found.st_dev, found.st_ino) != (mount.device, mount.inode):
-            raise RuntimeError(f"the source of {mount.target} is another directory than when the kernel was started")
+            raise RuntimeError(f"the source of {mount.target} is no longer the directory that it was when the kernel was started")
         tree = linux.open_tree("", source, linux.AT_EMPTY_PATH)
         read_only = 0 if mount.writable else linux.MOUNT_ATTR_RDONLY
         linux.mount_setattr("", _ATTRIBUTES | read_only, tree, linux.AT_EMPTY_PATH | linux.AT_RECURSIVE)

@@ -293,7 +293,7 @@ class Init:
         """Treats a process that this one has inherited, a copy of the interpreter, as one that it started."""
         pid = body["pid"]
         if pid in self._children or self._spare and pid == self._spare.pid:
-            raise ProcessLookupError(errno.ESRCH, f"process {pid} is no copy")
+            raise ProcessLookupError(errno.ESRCH, f"process {pid} is not a copy")
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # raises unless it is a child
         self._started(id, pid)
 

@@ -165,7 +165,7 @@ def _bind(directory: Directory, target: str, attributes: int) -> None:
 def _attach(directory: Directory, tree: int, target: str, attributes: int) -> None:
     found = os.fstat(tree)
     if (found.st_dev, found.st_ino) != (directory.device, directory.inode):
-        raise RuntimeError(f"what is to be {target} is another directory than the one that was handed over")
+        raise RuntimeError(f"what is to be {target} is not the directory that was handed over")
     linux.mount_setattr("", attributes, tree, linux.AT_EMPTY_PATH | linux.AT_RECURSIVE)
     linux.move_mount(tree, target)
 
