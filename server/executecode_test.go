@@ -76,6 +76,11 @@ func TestTheToolIsDescribedInThreeDialects(t *testing.T) {
 	if !strings.Contains(text, "import web_search\n- alpha(a, b=True): First.\n- web_search(") {
 		t.Errorf("with tools of a client the description is %s", text)
 	}
+	h.want(h.do(request{method: "PUT", path: "/v1/sessions/endless", body: `{"limits":{"execution_timeout_s":0}}`}), 201, "")
+	endless := get("?dialect=mcp&session=endless")
+	if text := fmt.Sprint(endless["description"]); strings.Contains(text, "for each run") || !strings.Contains(text, "Limits: 2048 MiB") {
+		t.Errorf("without a timeout: %q", text)
+	}
 	h.want(h.do(request{method: "GET", path: "/v1/tools/execute_code?dialect=other"}), 400, api.CodeInvalidRequest)
 	h.want(h.do(request{method: "GET", path: "/v1/tools/execute_code?session=other"}), 404, api.CodeSessionNotFound)
 }

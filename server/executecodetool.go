@@ -90,8 +90,11 @@ func describeExecuteCode(tools []api.ToolInfo, limits api.Limits, network api.Ne
 			"hermes_tools.aio has awaitable versions.\n")
 		fmt.Fprintf(&b, "A run may make %d tool calls.\n", limits.ToolCalls)
 	}
-	fmt.Fprintf(&b, "\nLimits: %v s for each run, %d MiB of memory, %d MiB of files.", limits.ExecutionTimeoutS, limits.MemoryBytes>>20,
-		limits.DiskBytes>>20)
+	b.WriteString("\nLimits: ")
+	if limits.ExecutionTimeoutS > 0 {
+		fmt.Fprintf(&b, "%v s for each run, ", limits.ExecutionTimeoutS)
+	}
+	fmt.Fprintf(&b, "%d MiB of memory, %d MiB of files.", limits.MemoryBytes>>20, limits.DiskBytes>>20)
 	if network == api.NetworkNone {
 		b.WriteString(" There is no network.")
 	}

@@ -411,7 +411,7 @@ func (c config) missingModules(ctx context.Context, environments []kernel.Enviro
 		case err != nil:
 			warnings = append(warnings, fmt.Sprintf("%s: %s could not be checked: %v", source, key, err))
 		case len(missing) > 0:
-			warnings = append(warnings, fmt.Sprintf("%s: %s has modules that %s cannot find, so kernels start without them: %s; install them, or take them out",
+			warnings = append(warnings, fmt.Sprintf("%s: %s has modules that %s cannot find, so kernels start without them: %s; install them, or remove them from the list",
 				source, key, env.Python, strings.Join(missing, ", ")))
 		}
 	}

@@ -118,13 +118,21 @@ func describeSession(cmd *cobra.Command, s api.Session) error {
 	line("memory", "%s of %s", size(s.Usage.MemoryBytes), size(s.Limits.MemoryBytes))
 	line("disk", "%s of %s", size(s.Usage.DiskBytes), size(s.Limits.DiskBytes))
 	line("cpus", "%g", s.Limits.CPUs)
-	line("timeout", "%g s", s.Limits.ExecutionTimeoutS)
+	if s.Limits.ExecutionTimeoutS > 0 {
+		line("timeout", "%g s", s.Limits.ExecutionTimeoutS)
+	} else {
+		line("timeout", "none")
+	}
 	line("network", "%s", strings.TrimSpace(string(s.Network.Mode)+" "+strings.Join(s.Network.Allow, ", ")))
 	line("isolation", "%s", s.Isolation.Tier)
 	line("created", "%s", s.CreatedAt.Format(time.RFC3339))
 	line("last used", "%s", s.LastActiveAt.Format(time.RFC3339))
 	if s.ReapAt != nil {
-		line("stops", "%s, if nothing happens", s.ReapAt.Format(time.RFC3339))
+		what := "hibernates"
+		if s.OnIdle == api.OnIdleDrop {
+			what = "stops"
+		}
+		line(what, "%s, if nothing happens", s.ReapAt.Format(time.RFC3339))
 	}
 	return t.Flush()
 }
