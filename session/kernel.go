@@ -205,13 +205,7 @@ func (s *Session) failStart(ctx context.Context, r *run, err error) {
 		r.failure = &failure
 		r.out.traceback(failure)
 		c.drafts = append(c.drafts, draft{executionID: r.row.ID, body: api.ErrorEvent{ErrorOutput: failure}})
-		variables := api.VariablesLost
-		s.mu.Lock()
-		if s.saved != nil {
-			variables = api.VariablesKept
-		}
-		s.mu.Unlock()
-		c.add(s.ended(r, outcome{status: api.StatusDied, reason: reasonStart, state: variables}))
+		c.add(s.ended(r, outcome{status: api.StatusDied, reason: reasonStart, state: s.withoutKernel(reasonStart)}))
 	}
 	c.add(s.cancelQueue(reasonStart))
 	c.add(s.died("died"))
@@ -306,8 +300,10 @@ func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
 			}
 		} else {
 			s.packages.End(packages.ErrInterrupted)
-			s.mustCommit(own, s.cancelQueue(reasonReset))
-			s.mustCommit(own, s.died(reasonReset))
+			c := s.cancelQueue(reasonReset)
+			c.add(s.died(reasonReset))
+			c.add(s.keepSaved(nil)) // with the executions that say so
+			s.mustCommit(own, c)
 		}
 		if r.KeepPackages != nil && !*r.KeepPackages {
 			if err := s.packages.Clear(own); err != nil {

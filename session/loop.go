@@ -338,11 +338,23 @@ func (s *Session) cancelQueue(reason string) change {
 	waiting := s.queue
 	s.queue = nil
 	s.mu.Unlock()
+	variables := s.withoutKernel(reason)
 	var c change
 	for _, r := range waiting {
-		c.add(s.ended(r, outcome{status: api.StatusCancelled, reason: reason, state: api.VariablesLost}))
+		c.add(s.ended(r, outcome{status: api.StatusCancelled, reason: reason, state: variables}))
 	}
 	return c
+}
+
+// withoutKernel says what becomes of the variables when there is no kernel for that reason: saved ones stay, unless a reset or the
+// session's deletion removes them too.
+func (s *Session) withoutKernel(reason string) api.VariablesState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.saved != nil && reason != reasonReset && reason != reasonDeleted {
+		return api.VariablesKept
+	}
+	return api.VariablesLost
 }
 
 // detach ends the session's goroutine and leaves the kernel and the queue to the next server.

@@ -1,0 +1,96 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"talaria/api"
+	"talaria/session"
+	"talaria/store"
+)
+
+// saved returns a session of a fresh server that has no kernel, but saved variables, and which create makes.
+func (r *rig) saved(create api.SessionRequest) *session.Session {
+	r.t.Helper()
+	s := r.session(create)
+	id := s.ID()
+	if _, err := s.Wake(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	s.Release()
+	r.crash()
+	db, err := store.Open(r.t.Context(), r.dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	n, _, err := db.FindSession(r.t.Context(), "ann", id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	err = db.Do(r.t.Context(), store.Write{Apply: func(tx *store.Tx) error {
+		return tx.UpdateSaved(n, []byte(`{"digest":"0","check":"0","bytes":1,"execution_count":1,"not_saved":[]}`), "")
+	}})
+	if err := errors.Join(err, db.Close()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.open()
+	return r.find(id)
+}
+
+func (r *rig) find(id string) *session.Session {
+	r.t.Helper()
+	s, err := r.Get("ann", id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(s.Release)
+	return s
+}
+
+func TestCellsThatWaitForAKernelThatCannotStartKeepSavedVariables(t *testing.T) {
+	r := newRig(t, echo, nil)
+	s := r.saved(api.SessionRequest{})
+	starting, fail := make(chan struct{}, 2), make(chan struct{})
+	r.fake.OnCreate = func(context.Context) { starting <- struct{}{}; <-fail }
+	r.fake.CreateErr = errors.New("no sandbox")
+	first := submit(t, s, "1")
+	<-starting
+	waiting := submit(t, s, "2")
+	close(fail)
+	if e := wait(t, s, first); e.Status != api.StatusDied || e.State != api.VariablesKept {
+		t.Errorf("the first cell is %s, and its variables are %s", e.Status, e.State)
+	}
+	if e := wait(t, s, waiting); e.Status != api.StatusCancelled || e.Reason != "start_failed" || e.State != api.VariablesKept {
+		t.Errorf("the waiting cell is %s, %q, and its variables are %s", e.Status, e.Reason, e.State)
+	}
+}
+
+func TestCellsThatWaitForAnApprovalKeepSavedVariablesUnlessThoseGo(t *testing.T) {
+	for _, test := range []struct {
+		reason string
+		end    func(r *rig, s *session.Session)
+		want   api.VariablesState
+	}{
+		{"server_shutdown", func(r *rig, _ *session.Session) { r.close(); r.open() }, api.VariablesKept},
+		{"reset", func(r *rig, s *session.Session) {
+			if err := s.Reset(r.t.Context(), api.ResetRequest{}); err != nil {
+				r.t.Error(err)
+			}
+		}, api.VariablesLost},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
+			r := newRig(t, echo, nil)
+			s := r.saved(api.SessionRequest{Approvals: ptr(api.ApprovalsAll)})
+			defer s.Approvals().Attach()()
+			id := submit(t, s, "1")
+			until(t, s, 0, "approval_request")
+			test.end(r, s)
+			e, err := r.find(s.ID()).Executions().Get(t.Context(), id)
+			if err != nil || e.Status != api.StatusCancelled || e.Reason != test.reason || e.State != test.want {
+				t.Errorf("the cell is %s, %q, and its variables are %s: %v", e.Status, e.Reason, e.State, err)
+			}
+		})
+	}
+}
