@@ -95,6 +95,25 @@ func TestFilesSurviveServerAndHostWhateverHoldsThem(t *testing.T) {
 	})
 }
 
+func TestTheLimitOfTheDiskCanBeRaisedToTheCeiling(t *testing.T) {
+	t.Parallel()
+	everyIdentity(t, func(t *testing.T, who identity) {
+		s := start(t, options{as: who})
+		c := s.Client()
+		for _, disk := range []*int64{nil, new(int64(100 << 20))} {
+			id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{DiskBytes: disk}})
+			isHeld(t, c, id, who)
+			ceiling := int64(64 << 30)
+			if _, err := c.UpdateSession(within(t), id, api.SessionPatch{Limits: &api.LimitsRequest{DiskBytes: &ceiling}}); err != nil {
+				t.Error(err)
+			}
+			ceiling++
+			_, err := c.UpdateSession(within(t), id, api.SessionPatch{Limits: &api.LimitsRequest{DiskBytes: &ceiling}})
+			wantCodeAndWords(t, err, api.CodeLimitExceeded, "disk_bytes")
+		}
+	})
+}
+
 func TestUploadsCountAgainstTheDisk(t *testing.T) {
 	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {

@@ -161,6 +161,25 @@ func TestTheLeastAndTheMostThatALimitCanBe(t *testing.T) {
 	}
 }
 
+func TestALimitCanBeRaisedToTheMost(t *testing.T) {
+	needs(t)
+	const most = 64 << 30
+	s := open(t, disk.Config{Root: t.TempDir(), Mode: disk.Image, LimitBytes: 1 << 30, MaxBytes: most, Ready: 1})
+	for i, limit := range []int64{48 * mib, 100*mib + 4096, 1 << 30, 10 << 30, 63 << 30, most} {
+		w := create(t, s, fmt.Sprint("s", i), limit)
+		if space, err := w.Space(); err != nil || space.FreeInodes > limit/4096 || space.FreeInodes < limit/4096*99/100 {
+			t.Errorf("created with %d bytes there is %+v (%v)", limit, space, err)
+		}
+		if err := w.SetLimit(most); err != nil {
+			t.Errorf("created with %d bytes: %v", limit, err)
+			continue
+		}
+		if space, err := w.Space(); err != nil || space.Free != most {
+			t.Errorf("created with %d bytes, and raised, there is %+v (%v)", limit, space, err)
+		}
+	}
+}
+
 func TestALimitChangesAtOnceBothWays(t *testing.T) {
 	s, _ := images(t, 8*mib)
 	w := create(t, s, "s", 8*mib)

@@ -14,15 +14,18 @@ const (
 	lostInodes   = 11             // that the file system uses for itself
 )
 
+// fewInodes is the part of the inodes, as a divisor, that an image may have fewer than its limit allows.
+const fewInodes = 512
+
 // geometry returns the size of an image whose limit can be anything from bytes to most, and its number of inodes: as
-// many as a limit of bytes allows, or a few less. It is a sparse file: only written blocks occupy space.
+// many as a limit of bytes allows, or a few less. It is a sparse file: only written blocks occupy space. A group has at
+// least inodeStep inodes, so if a limit of bytes allows fewer inodes than groups for most need, the limit cannot be most.
 func geometry(bytes, most int64) (size, inodes int64) {
 	inodes = kernel.Limits{DiskBytes: bytes}.Inodes()
-	least := groupsFor(bytes, inodes)
-	wanted := max(least, min(groupsFor(max(bytes, most), inodes), inodes/inodeStep))
+	least := max(groupsFor(bytes, inodes), min(groupsFor(max(bytes, most), inodes), inodes/inodeStep))
 	// Each group has the same number of inodes, so a given number of groups cannot give every number of inodes.
 	groups, best := int64(0), int64(0)
-	for n := wanted; n >= max(least, wanted/2) && best < inodes; n-- {
+	for n := least; n <= 2*least && inodes-best > inodes/fewInodes; n++ {
 		if total := inodes / n / inodeStep * inodeStep * n; total > best {
 			groups, best = n, total
 		}
