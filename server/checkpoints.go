@@ -7,11 +7,6 @@ import (
 	"talaria/session"
 )
 
-// checkpointList is the body of a list of checkpoints. There are so few that it has no pages.
-type checkpointList struct {
-	Items []api.Checkpoint `json:"items"`
-}
-
 func (s *Server) postCheckpoint(c *call, sess *session.Session) error {
 	var req api.CheckpointRequest
 	if err := readJSON(c, &req, true); err != nil {
@@ -29,7 +24,7 @@ func (s *Server) listCheckpoints(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, checkpointList{items})
+	return wholeList[api.Checkpoint]{items: items, down: true, key: func(one api.Checkpoint) string { return one.ID }}.answer(c)
 }
 
 func (s *Server) getCheckpoint(c *call, sess *session.Session) error {

@@ -17,12 +17,21 @@ func (s *Server) getFiles(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	l := newPageWriter(c)
-	fits := true
-	for i := 0; i < len(items) && fits && err == nil; i++ {
-		fits, err = l.add(items[i])
+	list := wholeList[api.File]{items: items, key: func(one api.File) string { return one.Name }}
+	next, to, asked, err := list.bounds(c)
+	if err != nil {
+		return err
 	}
-	if truncated || !fits {
+	l := newPageWriter(c)
+	for fits := true; next < to; next++ {
+		if fits, err = l.add(items[next]); err != nil || !fits {
+			break
+		}
+	}
+	switch {
+	case err == nil && asked && next < len(items):
+		return l.end(list.cursor(next), nil)
+	case truncated || next < len(items):
 		return l.close(`,"truncated":true`, err)
 	}
 	return l.end("", err)
@@ -30,8 +39,9 @@ func (s *Server) getFiles(c *call, sess *session.Session) error {
 
 // fileList lists a folder, or the files that an upload stored.
 type fileList struct {
-	Items     []api.File `json:"items"`
-	Truncated bool       `json:"truncated,omitzero"` // there are more files than a list can hold
+	Items      []api.File `json:"items"`
+	NextCursor string     `json:"next_cursor,omitzero"`
+	Truncated  bool       `json:"truncated,omitzero"` // there are more files than a list can hold
 }
 
 func (s *Server) getFile(c *call, sess *session.Session) error {

@@ -109,6 +109,8 @@ var queryParams = map[string]huma.Param{
 		Schema: &huma.Schema{Type: huma.TypeString}},
 	"limit": {Description: "items on a page; default 50", Schema: &huma.Schema{
 		Type: huma.TypeInteger, Minimum: ptr(1.0), Maximum: ptr(float64(api.MaxPage))}},
+	"list.limit": {Name: "limit", Description: "items on a page; default: the whole list, or 50 with a cursor", Schema: &huma.Schema{
+		Type: huma.TypeInteger, Minimum: ptr(1.0), Maximum: ptr(float64(api.MaxPage))}},
 	"cursor": {Description: "next_cursor of the previous page", Schema: &huma.Schema{Type: huma.TypeString}},
 	"if_exists": {Description: "for an existing session: keep returns it unchanged, apply changes it as PATCH would; default: fields of the body that differ are a conflict",
 		Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{api.IfExistsKeep, api.IfExistsApply}}},

@@ -37,7 +37,8 @@ func (s *Server) routes() []route {
 			id: "getStats", summary: "Figures of the server (first owner)", answers: answers{200: jsonOf[api.Stats]()}}),
 
 		get("/v1/tokens", s.listOwnedTokens, doc{
-			id: "listOwnedTokens", summary: "Your tokens, including those for one session", answers: answers{200: jsonOf[ownedTokenList]()}}),
+			id: "listOwnedTokens", summary: "Your tokens, including those for one session",
+			query: "list.limit cursor", answers: answers{200: jsonOf[api.Page[api.OwnedToken]]()}}),
 		del("/v1/tokens/{token}", s.deleteOwnedToken, doc{
 			id: "deleteOwnedToken", summary: "Revoke one of your tokens", answers: answers{204: nothing}}),
 
@@ -112,7 +113,8 @@ func (s *Server) routes() []route {
 			id: "answerToolCalls", summary: "Answer tool calls of an execution, and continue to wait", query: "wait_s format",
 			body: jsonOf[api.ToolResults](), answers: answers{200: jsonOf[api.Execution](), 202: jsonOf[api.Execution]()}}).needs(api.RightRun),
 		get(one+"/tools", with(s.listTools), doc{
-			id: "listTools", summary: "The tools that cells see, by name", answers: answers{200: jsonOf[toolList]()}}).needs(api.RightRun),
+			id: "listTools", summary: "The tools that cells see, by name",
+			query: "list.limit cursor", answers: answers{200: jsonOf[api.Page[api.ToolInfo]]()}}).needs(api.RightRun),
 		get(one+"/tool_calls", with(s.listToolCalls), doc{
 			id: "listToolCalls", summary: "The audit of tool calls, newest first", query: "limit cursor",
 			answers: answers{200: jsonOf[api.Page[api.ToolCallRecord]]()}}).needs(api.RightRun),
@@ -127,7 +129,7 @@ func (s *Server) routes() []route {
 			answers: answers{201: jsonOf[api.Checkpoint]()}}).needs(api.RightRun),
 		get(one+"/checkpoints", with(s.listCheckpoints), doc{
 			id: "listCheckpoints", summary: "The session's checkpoints, newest first",
-			answers: answers{200: jsonOf[checkpointList]()}}).needs(api.RightRun),
+			query: "list.limit cursor", answers: answers{200: jsonOf[api.Page[api.Checkpoint]]()}}).needs(api.RightRun),
 		get(one+"/checkpoints/{cid}", with(s.getCheckpoint), doc{
 			id: "getCheckpoint", summary: "One checkpoint", answers: answers{200: jsonOf[api.Checkpoint]()}}).needs(api.RightRun),
 		get(one+"/checkpoints/{cid}/diff", with(s.getCheckpointDiff), doc{
@@ -169,7 +171,8 @@ func (s *Server) routes() []route {
 			answers: answers{101: nothing}}).socketed().readable(),
 
 		get(one+"/files", with(s.getFiles), doc{
-			id: "listFiles", summary: "One folder of the workspace", query: "path", answers: answers{200: jsonOf[fileList]()}}).readable(),
+			id: "listFiles", summary: "One folder of the workspace",
+			query: "path list.limit cursor", answers: answers{200: jsonOf[fileList]()}}).readable(),
 		post(one+"/files", with(s.postFiles), doc{
 			id: "uploadFiles", summary: "Upload several files; their names may contain folders", body: multipartFiles(),
 			answers: answers{201: jsonOf[fileList]()}}).needs(api.RightWrite),
@@ -203,21 +206,24 @@ func (s *Server) routes() []route {
 			id: "createShare", summary: "Create a read-only link", body: optional(jsonOf[struct{}]()),
 			answers: answers{201: jsonOf[api.Share]()}}),
 		get(one+"/shares", with(s.listShares), doc{
-			id: "listShares", summary: "Read-only links, newest first", answers: answers{200: jsonOf[shareList]()}}),
+			id: "listShares", summary: "Read-only links, newest first",
+			query: "list.limit cursor", answers: answers{200: jsonOf[api.Page[api.Share]]()}}),
 		del(one+"/shares/{share}", with(s.deleteShare), doc{
 			id: "deleteShare", summary: "Revoke a read-only link", answers: answers{204: nothing}}),
 		post(one+"/tokens", with(s.createToken), doc{
 			id: "createToken", summary: "Create a token for this session", body: optional(jsonOf[api.SessionTokenRequest]()),
 			answers: answers{201: jsonOf[api.SessionToken]()}}),
 		get(one+"/tokens", with(s.listTokens), doc{
-			id: "listTokens", summary: "Tokens of this session, newest first", answers: answers{200: jsonOf[sessionTokenList]()}}),
+			id: "listTokens", summary: "Tokens of this session, newest first",
+			query: "list.limit cursor", answers: answers{200: jsonOf[api.Page[api.SessionToken]]()}}),
 		del(one+"/tokens/{token}", with(s.deleteToken), doc{
 			id: "deleteToken", summary: "Revoke a token of this session", answers: answers{204: nothing}}),
 		post(one+"/terminals", with(s.createTerminal), doc{
 			id: "createTerminal", summary: "Open a shell in the sandbox", body: optional(jsonOf[api.TerminalRequest]()),
 			answers: answers{201: jsonOf[api.Terminal]()}}).needs(api.RightTerminal),
 		get(one+"/terminals", with(s.listTerminals), doc{
-			id: "listTerminals", summary: "List shells", answers: answers{200: jsonOf[terminalList]()}}).needs(api.RightTerminal),
+			id: "listTerminals", summary: "List shells",
+			query: "list.limit cursor", answers: answers{200: jsonOf[api.Page[api.Terminal]]()}}).needs(api.RightTerminal),
 		del(one+"/terminals/{tid}", with(s.deleteTerminal), doc{
 			id: "deleteTerminal", summary: "End a shell", answers: answers{204: nothing}}).needs(api.RightTerminal),
 		get(one+"/terminals/{tid}/ws", with(s.serveTerminal), doc{

@@ -64,10 +64,6 @@ func (c *call) info(sess *session.Session) api.Session {
 	return info
 }
 
-type shareList struct {
-	Items []api.Share `json:"items"`
-}
-
 func (s *Server) createShare(c *call, sess *session.Session) error {
 	var none struct{}
 	if err := readJSON(c, &none, true); err != nil {
@@ -85,7 +81,9 @@ func (s *Server) listShares(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, shareList{shares})
+	return wholeList[api.Share]{items: shares, down: true, key: func(one api.Share) string {
+		return one.CreatedAt.String() + " " + one.ID
+	}}.answer(c)
 }
 
 func (s *Server) deleteShare(c *call, sess *session.Session) error {

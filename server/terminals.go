@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -30,16 +31,14 @@ func (s *Server) createTerminal(c *call, sess *session.Session) error {
 	return c.answer(http.StatusCreated, made)
 }
 
-type terminalList struct {
-	Items []api.Terminal `json:"items"`
-}
-
 func (s *Server) listTerminals(c *call, sess *session.Session) error {
 	list, err := sess.Terminals().List(c.ctx())
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, terminalList{list})
+	return wholeList[api.Terminal]{items: list, key: func(one api.Terminal) string {
+		return fmt.Sprintf("%40s", one.ID) // they count upwards
+	}}.answer(c)
 }
 
 func (s *Server) deleteTerminal(c *call, sess *session.Session) error {

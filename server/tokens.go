@@ -1,19 +1,12 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 
 	"talaria/api"
 	"talaria/session"
 )
-
-type sessionTokenList struct {
-	Items []api.SessionToken `json:"items"`
-}
-
-type ownedTokenList struct {
-	Items []api.OwnedToken `json:"items"`
-}
 
 func (s *Server) listOwnedTokens(c *call) error {
 	s.writeUses(c.ctx())
@@ -21,7 +14,9 @@ func (s *Server) listOwnedTokens(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, ownedTokenList{tokens})
+	return wholeList[api.OwnedToken]{items: tokens, key: func(one api.OwnedToken) string {
+		return fmt.Sprintf("%t %s %s", one.Session != "", one.CreatedAt, one.ID)
+	}}.answer(c)
 }
 
 func (s *Server) deleteOwnedToken(c *call) error {
@@ -56,7 +51,9 @@ func (s *Server) listTokens(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, sessionTokenList{tokens})
+	return wholeList[api.SessionToken]{items: tokens, down: true, key: func(one api.SessionToken) string {
+		return one.CreatedAt.String() + " " + one.ID
+	}}.answer(c)
 }
 
 func (s *Server) deleteToken(c *call, sess *session.Session) error {

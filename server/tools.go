@@ -108,12 +108,9 @@ func ofSocket[F, R any](run func(*socket, context.Context, F) (R, error)) runFra
 	}
 }
 
-type toolList struct {
-	Items []api.ToolInfo `json:"items"`
-}
-
 func (s *Server) listTools(c *call, sess *session.Session) error {
-	return c.answer(http.StatusOK, toolList{sess.Tools().List(c.ctx())})
+	list := sess.Tools().List(c.ctx())
+	return wholeList[api.ToolInfo]{items: list, key: func(one api.ToolInfo) string { return one.Name }}.answer(c)
 }
 
 func (s *Server) listToolCalls(c *call, sess *session.Session) error {
