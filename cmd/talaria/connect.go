@@ -29,15 +29,14 @@ type connection struct {
 
 // connect makes the client that the flags, the environment or the state directory describe.
 func connect(cmd *cobra.Command) (*connection, error) {
-	dir := stateDir(cmd)
-	address, err := given(flagOf(cmd, "server"), "TALARIA_URL", filepath.Join(dir, "url"))
+	address, err := fromServer(cmd, flagOf(cmd, "server"), "TALARIA_URL", "url")
 	if err != nil {
 		return nil, unknown("no running server found", err, "start one with "+program+" serve, or pass --server")
 	}
 	if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, usagef("the server's address must be a URL such as http://127.0.0.1:8765, not %q", address)
 	}
-	token, err := given(flagOf(cmd, "token"), "TALARIA_TOKEN", filepath.Join(dir, "token"))
+	token, err := fromServer(cmd, flagOf(cmd, "token"), "TALARIA_TOKEN", "token")
 	if err != nil {
 		return nil, unknown("no token found", err, "pass --token")
 	}
@@ -61,6 +60,19 @@ func withServer(run func(cmd *cobra.Command, c *connection, args []string) error
 		}
 		return reached(c.url, run(cmd, c, args))
 	}
+}
+
+// fromServer is the flag, the variable or the text of a file that the server writes to its state directory, the first that there is.
+// The directory is looked for only if it is needed: a client of another machine's server may have none.
+func fromServer(cmd *cobra.Command, flag, variable, name string) (string, error) {
+	if v := first(flag, os.Getenv(variable)); v != "" {
+		return v, nil
+	}
+	dir, err := stateDir(cmd)
+	if err != nil {
+		return "", err
+	}
+	return given("", "", filepath.Join(dir, name))
 }
 
 // given is the flag, the variable or the file's text, the first that there is.

@@ -20,18 +20,9 @@ import (
 
 // load reads the configuration of a command: the file, then TALARIA_ variables, then flags.
 func load(cmd *cobra.Command) (config, error) {
-	r := configReader{config: defaults(), sources: map[string]string{}}
-	path := configFile(cmd)
-	if path == "" {
-		path = filepath.Join(stateDir(cmd), "talaria.yaml")
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			path = ""
-		}
-	}
-	if path != "" {
-		if err := r.readFile(path); err != nil {
-			return r.config, err
-		}
+	r := newConfigReader()
+	if err := r.readFileOf(cmd); err != nil {
+		return r.config, err
 	}
 	if err := r.readEnvironment(os.Environ()); err != nil {
 		return r.config, err
@@ -42,7 +33,7 @@ func load(cmd *cobra.Command) (config, error) {
 	c := r.config
 	c.sources, c.warnings = r.sources, r.warnings
 	c.lowerDefaults()
-	dir, err := filepath.Abs(c.StateDir)
+	dir, err := filepath.Abs(first(c.StateDir, defaultStateDir()))
 	if err != nil {
 		return c, fmt.Errorf("state directory: %w", err)
 	}
@@ -66,9 +57,19 @@ func (c *config) lowerDefaults() {
 	}
 }
 
-// stateDir is the state directory of a command that reads no configuration.
-func stateDir(cmd *cobra.Command) string {
-	return first(flagOf(cmd, "state-dir"), os.Getenv("TALARIA_STATE_DIR"), defaultStateDir())
+// stateDir is the state directory of a command that needs nothing else of the configuration. It is the one that load finds.
+func stateDir(cmd *cobra.Command) (string, error) {
+	if dir := namedStateDir(cmd); dir != "" {
+		return dir, nil
+	}
+	r := newConfigReader()
+	err := r.readFileOf(cmd)
+	return first(r.config.StateDir, defaultStateDir()), err
+}
+
+// namedStateDir is the state directory that the flag or the variable names, which the file cannot change; "" for none.
+func namedStateDir(cmd *cobra.Command) string {
+	return first(flagOf(cmd, "state-dir"), os.Getenv("TALARIA_STATE_DIR"))
 }
 
 // configFile is the absolute path of the file that was named, for programs that are started elsewhere; "" for none.
@@ -92,6 +93,22 @@ type configReader struct {
 	path     string            // of the file that is being read
 	sources  map[string]string // by key
 	warnings []string
+}
+
+func newConfigReader() *configReader {
+	return &configReader{config: defaults(), sources: map[string]string{}}
+}
+
+// readFileOf reads the file that was named for a command, or else the one in the state directory, if there is one.
+func (r *configReader) readFileOf(cmd *cobra.Command) error {
+	if path := configFile(cmd); path != "" {
+		return r.readFile(path)
+	}
+	path := filepath.Join(first(namedStateDir(cmd), defaultStateDir()), "talaria.yaml")
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return r.readFile(path)
 }
 
 func (r *configReader) readFile(path string) error {
@@ -190,6 +207,9 @@ func (r *configReader) readEnvironment(environ []string) error {
 			continue
 		}
 		key := strings.ReplaceAll(strings.ToLower(name), "__", ".")
+		if unnamed(key, value) {
+			continue
+		}
 		field, err := r.find(key)
 		if err != nil {
 			r.warnings = append(r.warnings, fmt.Sprintf("the environment variable %s is ignored: %v", variable, err))
@@ -215,6 +235,9 @@ func (r *configReader) readFlags(flags *pflag.FlagSet) (failed error) {
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			value = strings.Join(list.GetSlice(), ",")
 		}
+		if unnamed(key, value) {
+			return
+		}
 		if err := setText(field, value); err != nil && failed == nil {
 			failed = fmt.Errorf("flag --%s %w", f.Name, err)
 		}
@@ -222,6 +245,9 @@ func (r *configReader) readFlags(flags *pflag.FlagSet) (failed error) {
 	})
 	return failed
 }
+
+// unnamed reports whether a variable or a flag names no state directory: an empty one would be the working directory.
+func unnamed(key, value string) bool { return key == "state_dir" && value == "" }
 
 // find is the value of a key such as limits.cpus, which one piece of text can set.
 func (r *configReader) find(key string) (reflect.Value, error) {

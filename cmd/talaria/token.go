@@ -100,7 +100,11 @@ func urlCommand() *cobra.Command {
 
 // printKept prints a small file that the server writes when it starts. object is what it is in JSON.
 func printKept(cmd *cobra.Command, name string, object func(text string) any) error {
-	text, err := given("", "", filepath.Join(stateDir(cmd), name))
+	dir, err := stateDir(cmd)
+	if err != nil {
+		return err
+	}
+	text, err := given("", "", filepath.Join(dir, name))
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {
 			return fmt.Errorf("%w; run this as the server's user", err)
