@@ -10,7 +10,7 @@ APT     := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get
 
 # What kernels need, and what only the tests need, as Debian names it.
 PYTHON_PACKAGES := python3 python3-numpy python3-pandas python3-matplotlib python3-pip
-JUPYTER_PACKAGES := jupyter-server python3-ipykernel python3-ipywidgets python3-nbclient python3-websocket
+JUPYTER_PACKAGES := jupyter-server jupyter-console python3-ipykernel python3-ipywidgets python3-nbclient python3-websocket
 TEST_PACKAGES   := chromium curl e2fsprogs openssl procps util-linux python3-websockets redis-server python3-redis python3-ipython \
   postgresql python3-psycopg2 \
   python3-dev python3-setuptools python3-venv python3-wheel flake8
@@ -222,7 +222,7 @@ test-setup:
 	@( PATH="$$PATH:/usr/sbin:/sbin"; for tool in chromium curl mkfs.ext4 openssl pgrep setpriv redis-server; do command -v $$tool >/dev/null || exit 1; done; ls -d /usr/lib/postgresql/*/bin/initdb >/dev/null && $(PYTHON) -c 'import ensurepip, setuptools, wheel, IPython, redis, psycopg2, websockets, flake8' && test -e $$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ) 2>/dev/null \
 	  || $(MAKE) -s install PACKAGES="$(TEST_PACKAGES)"
 	@$(PYTHON) -c 'import rich, tqdm' 2>/dev/null || $(MAKE) -s install PACKAGES="$(CELL_PACKAGES)"
-	@$(PYTHON) -c 'import jupyter_server, ipykernel, ipywidgets, nbclient, websocket' 2>/dev/null || $(MAKE) -s install PACKAGES="$(JUPYTER_PACKAGES)"
+	@$(PYTHON) -c 'import jupyter_server, jupyter_console, ipykernel, ipywidgets, nbclient, websocket' 2>/dev/null || $(MAKE) -s install PACKAGES="$(JUPYTER_PACKAGES)"
 
 .PHONY: install
 install:

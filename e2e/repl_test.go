@@ -36,6 +36,12 @@ func (s *Server) onTerminalOf(t *testing.T, variables []string, args ...string) 
 	cmd := s.command(within(t), append(args, "--state-dir", s.StateDir)...)
 	cmd.Env = append(cmd.Env, variables...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.credential}
+	return screenOf(t, cmd)
+}
+
+// screenOf starts a program on a terminal.
+func screenOf(t *testing.T, cmd *exec.Cmd) *screen {
+	t.Helper()
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 100})
 	if err != nil {
 		t.Fatal(err)

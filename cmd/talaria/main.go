@@ -110,7 +110,7 @@ func command() *cobra.Command {
 	add(groupRun, execCommand(), batchCommand(), replCommand(), attachCommand(), openCommand())
 	add(groupManage, sessionsCommand(), filesCommand(), packagesCommand(), checkpointCommand(), rollbackCommand(), forkCommand(), hibernateCommand(),
 		wakeCommand(), logsCommand(), exportCommand())
-	add(groupServer, serveCommand(), hostCommand(), configCommand(), doctorCommand(), tokenCommand(), urlCommand(), mcpCommand(), gatewayCommand(),
+	add(groupServer, serveCommand(), hostCommand(), configCommand(), doctorCommand(), tokenCommand(), urlCommand(), mcpCommand(), jupyterCommand(), gatewayCommand(),
 		versionCommand())
 	root.SetHelpCommandGroupID(groupServer)
 	root.SetCompletionCommandGroupID(groupServer)
