@@ -209,7 +209,11 @@ func (s *Session) failStart(ctx context.Context, r *run, err error) {
 	}
 	c.add(s.cancelQueue(reasonStart))
 	c.add(s.died("died"))
-	c.state(s, api.StateDead, reasonStart)
+	state := api.StateDead
+	if s.withoutKernel(reasonStart) == api.VariablesKept {
+		state = api.StateHibernated
+	}
+	c.state(s, state, reasonStart)
 	s.settle(ctx, c)
 }
 

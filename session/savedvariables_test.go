@@ -65,6 +65,13 @@ func TestCellsThatWaitForAKernelThatCannotStartKeepSavedVariables(t *testing.T) 
 	if e := wait(t, s, waiting); e.Status != api.StatusCancelled || e.Reason != "start_failed" || e.State != api.VariablesKept {
 		t.Errorf("the waiting cell is %s, %q, and its variables are %s", e.Status, e.Reason, e.State)
 	}
+	if info := s.Info(t.Context()); info.State != api.StateHibernated || info.Reason != "start_failed" {
+		t.Errorf("the session is %s, %q", info.State, info.Reason)
+	}
+	r.fake.CreateErr = nil
+	if e := execute(t, s, "3"); e.Status != api.StatusOK {
+		t.Errorf("the next cell is %s", e.Status)
+	}
 }
 
 func TestCellsThatWaitForAnApprovalKeepSavedVariablesUnlessThoseGo(t *testing.T) {
