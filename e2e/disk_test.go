@@ -230,6 +230,8 @@ except OSError as e: print("errno", e.errno)
 		if err != nil {
 			t.Fatal(err)
 		}
+		idle := session(t, c, api.SessionRequest{})
+		runOK(t, c, idle, "x = 42")
 		filler, err := os.Create(filepath.Join(s.StateDir, "filler"))
 		if err != nil {
 			t.Fatal(err)
@@ -238,12 +240,15 @@ except OSError as e: print("errno", e.errno)
 		if err := syscall.Fallocate(int(filler.Fd()), 0, 0, margin+(1<<30)); err != nil {
 			t.Skipf("SKIP: the disk takes no file of 3 GiB: %v", err)
 		}
-		awaitCode(t, api.CodeDiskFull, func() error { _, err := c.CreateSession(within(t), api.SessionRequest{}); return err })
 		awaitCode(t, api.CodeDiskFull, func() error { _, _, err := c.PutFile(within(t), id, "up", strings.NewReader("x")); return err })
+		awaitCode(t, api.CodeDiskFull, func() error { _, err := c.CreateSession(within(t), api.SessionRequest{}); return err })
 		awaitCode(t, api.CodeDiskFull, func() error {
 			_, err := c.Execute(within(t), id, api.ExecutionRequest{Code: new("1")})
 			return err
 		})
+		if _, err := c.UpdateSession(within(t), idle, api.SessionPatch{IdleTimeoutS: new(0.01)}); err != nil {
+			t.Fatal(err)
+		}
 		if got := content(t, c, id, "kept"); got != "kept" {
 			t.Errorf("a file that was there says %q", got)
 		}
@@ -268,8 +273,26 @@ except OSError as e: print("errno", e.errno)
 		}
 		filler.Close()
 		awaitCode(t, "", func() error { _, _, err := c.PutFile(within(t), id, "go", strings.NewReader("x")); return err })
+		awaitHibernation(t, c, idle)
+		if got := runOK(t, c, idle, "print(x)"); got != "42\n" {
+			t.Errorf("the variable of an idle kernel is %q", got)
+		}
 		runOK(t, c, id, "_ = open('more', 'wb').write(bytes(8 << 20)); f = open('more', 'rb'); assert len(f.read()) == 8 << 20")
 	})
+}
+
+// awaitHibernation returns when the session's log says that it hibernates.
+func awaitHibernation(t *testing.T, c *client.Client, session string) {
+	t.Helper()
+	for e, err := range c.Events(within(t), session, client.EventsQuery{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state, ok := e.Body.(api.SessionStateEvent); ok && state.State == api.StateHibernated {
+			return
+		}
+	}
+	t.Fatal("the log ends without a hibernation")
 }
 
 // A program that takes the last byte before the server looks does no damage.
@@ -300,6 +323,7 @@ print("synced")
 		}
 		awaitOutput(t, c, id, "writes")
 		filler := fill(t, filepath.Dir(s.StateDir))
+		awaitCode(t, api.CodeDiskFull, func() error { _, _, err := c.PutFile(within(t), id, "up", strings.NewReader("x")); return err })
 		awaitCode(t, api.CodeDiskFull, func() error { _, err := c.CreateSession(within(t), api.SessionRequest{}); return err })
 		for ctx := within(t); free(t, s.StateDir) < 8<<20; { // the server makes room
 			if ctx.Err() != nil {

@@ -225,18 +225,22 @@ func (s *Session) hibernatesIdle() bool {
 }
 
 // hibernateIdle saves the variables of an idle kernel and ends it, if the session's settings say so. It reports false if the
-// kernel still has to be ended.
-func (s *Session) hibernateIdle(ctx context.Context) bool {
+// kernel still has to be ended. An error says why its variables would be lost then.
+func (s *Session) hibernateIdle(ctx context.Context) (bool, error) {
 	if !s.hibernatesIdle() {
-		return false
+		return false, nil
 	}
 	saved, err := s.hibernate(ctx)
 	if err != nil {
-		s.log.Warn("an idle kernel cannot hibernate; it is stopped, and its variables are lost", "error", err)
-		return false
+		return false, err
 	}
 	s.log.Info("an idle kernel hibernates", "bytes", saved.Bytes, "not_saved", len(saved.NotSaved))
-	return true
+	return true, nil
+}
+
+// warnOfLoss logs that an idle kernel ends without its variables.
+func (s *Session) warnOfLoss(err error) {
+	s.log.Warn("an idle kernel cannot hibernate; it is stopped, and its variables are lost", "error", err)
 }
 
 // hibernateAtEnd saves the variables of a kernel that runs no cell and ends it, since the server or the host ends, if the session's
@@ -254,7 +258,11 @@ func (s *Session) hibernateAtEnd(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, saveTimeAtEnd)
 	defer cancel()
-	return s.hibernateIdle(ctx)
+	done, err := s.hibernateIdle(ctx)
+	if err != nil {
+		s.warnOfLoss(err)
+	}
+	return done
 }
 
 // endingAtOnce is how many kernels save their variables at the same time when the server or their host ends. With many more than

@@ -58,8 +58,18 @@ func (s *Session) reap(ctx context.Context) {
 	if !due {
 		return
 	}
-	if s.hibernateIdle(ctx) {
+	done, err := s.hibernateIdle(ctx)
+	switch {
+	case done:
 		return
+	case hasCode(err, api.CodeDiskFull): // its variables can be saved when there is space again
+		s.log.Debug("an idle kernel stays, since the state disk is nearly full", "error", err)
+		s.mu.Lock()
+		s.reapIn(retryPause)
+		s.mu.Unlock()
+		return
+	case err != nil:
+		s.warnOfLoss(err)
 	}
 	if err := s.stop(ctx, reasonIdle); err != nil {
 		s.log.Error("reap an idle kernel", "error", err)
