@@ -22,9 +22,10 @@ func TestCommandsThatEndAProgramAreTakenOut(t *testing.T) {
 		{"kill -KILL -- -4242 2>/dev/null || kill -KILL 4242 2>/dev/null", "true", []string{"ours 9"}},
 		{script: "kill -TERM -- -4242 2>/dev/null || kill -KILL 4242 2>/dev/null"},
 		{script: "kill -TERM -- -4242 2>/dev/null || kill -TERM 99 2>/dev/null"},
-		{script: "kill -TERM -- -42 2>/dev/null || kill -TERM 42 2>/dev/null"},
-		{script: "kill -TERM -- -99 2>/dev/null || kill -TERM 99 2>/dev/null"},
-		{script: "kill -TERM -- -0 2>/dev/null || kill -TERM 0 2>/dev/null"},
+		{script: "eval 'kill -TERM -- -42 2>/dev/null || kill -TERM 42 2>/dev/null'", want: "eval 'false'"},
+		{script: "kill -TERM -- -99 2>/dev/null || kill -TERM 99 2>/dev/null", want: "false"},
+		{script: "kill -TERM -- -8 2>/dev/null || kill -TERM 8 2>/dev/null", want: "false"},
+		{script: "kill -TERM -- -0 2>/dev/null || kill -TERM 0 2>/dev/null", want: "false"},
 		{script: "kill -TERM 4242"},
 	} {
 		if c.want == "" {
