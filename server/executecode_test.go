@@ -1,11 +1,16 @@
 package server_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"talaria/api"
+	"talaria/server"
+	"talaria/session"
+	"talaria/session/packages"
 )
 
 func TestAnExecutionIsAnsweredAsTheResultOfATool(t *testing.T) {
@@ -83,6 +88,29 @@ func TestTheToolIsDescribedInThreeDialects(t *testing.T) {
 	}
 	h.want(h.do(request{method: "GET", path: "/v1/tools/execute_code?dialect=other"}), 400, api.CodeInvalidRequest)
 	h.want(h.do(request{method: "GET", path: "/v1/tools/execute_code?session=other"}), 404, api.CodeSessionNotFound)
+}
+
+func TestTheToolMentionsPackagesIfSessionsMayInstallThem(t *testing.T) {
+	descriptions := func(change func(*session.Config)) string {
+		h := startWith(t, server.Config{}, change)
+		tool := h.do(request{method: "GET", path: "/v1/tools/execute_code"})
+		h.want(tool, 200, "")
+		list := h.do(request{method: "POST", path: "/mcp", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, header: map[string]string{
+			"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+		}})
+		h.want(list, 200, "")
+		return string(tool.body) + string(list.body)
+	}
+	const words = "%pip install"
+	index := func(c *session.Config) {
+		c.Packages.Index = func(context.Context) (packages.Index, error) { return nil, errors.New("not in this test") }
+	}
+	if text := descriptions(index); strings.Count(text, words) != 2 {
+		t.Errorf("with packages: %s", text)
+	}
+	if text := descriptions(func(c *session.Config) { index(c); c.Packages.Off = "the operator says so" }); strings.Contains(text, words) {
+		t.Errorf("without packages: %s", text)
+	}
 }
 
 // TestWhatAModelSendsByMistakeIsAnsweredWithTheArgumentToUse covers P45.

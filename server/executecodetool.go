@@ -47,7 +47,7 @@ func (s *Server) getExecuteCode(c *call) error {
 		info := sess.Info(c.ctx())
 		tools, limits, network = sess.Tools().List(c.ctx()), info.Limits, info.Network.Mode
 	}
-	return c.answer(http.StatusOK, executeCodeTool(dialect, describeExecuteCode(tools, limits, network)))
+	return c.answer(http.StatusOK, executeCodeTool(dialect, s.describeExecuteCode(tools, limits, network)))
 }
 
 // executeCodeParameters are the tool's arguments, as JSON Schema.
@@ -73,7 +73,7 @@ func executeCodeTool(dialect, description string) any {
 }
 
 // describeExecuteCode writes the description for a model.
-func describeExecuteCode(tools []api.ToolInfo, limits api.Limits, network api.NetworkMode) string {
+func (s *Server) describeExecuteCode(tools []api.ToolInfo, limits api.Limits, network api.NetworkMode) string {
 	var b strings.Builder
 	b.WriteString("Run Python in a persistent session: variables, imports and files in the working directory are kept from call to call. " +
 		"The result contains the printed text, the value of the last expression, and the traceback of an error. " +
@@ -98,7 +98,9 @@ func describeExecuteCode(tools []api.ToolInfo, limits api.Limits, network api.Ne
 	if network == api.NetworkNone {
 		b.WriteString(" There is no network.")
 	}
-	b.WriteString(" Install packages with %pip install NAME.")
+	if s.sessions.InstallsPackages() {
+		b.WriteString(" Install packages with %pip install NAME.")
+	}
 	return b.String()
 }
 

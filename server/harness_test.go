@@ -19,6 +19,7 @@ import (
 
 	"talaria/api"
 	"talaria/server"
+	"talaria/session"
 )
 
 const (
@@ -180,11 +181,11 @@ func start(t *testing.T) *harness {
 	return startWith(t, server.Config{})
 }
 
-// startWith starts a server with the settings of cfg in addition to the usual ones.
-func startWith(t *testing.T, cfg server.Config) *harness {
+// startWith starts a server with the settings of cfg in addition to the usual ones, and with what change does to those of its sessions.
+func startWith(t *testing.T, cfg server.Config, change ...func(*session.Config)) *harness {
 	t.Helper()
 	logs, tokens, dir := newLogBuffer(), newTokens(), t.TempDir()
-	cfg.Sessions, cfg.Batches = newSessions(t, dir)
+	cfg.Sessions, cfg.Batches = newSessions(t, dir, change...)
 	cfg.Tokens, cfg.Origins, cfg.Version = tokens, []string{ownOrigin}, "test"
 	cfg.Log = slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s, err := server.New(cfg)

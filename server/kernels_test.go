@@ -22,7 +22,7 @@ import (
 // newSessions makes sessions with a real store and real files, whose kernels are scripted: the code of a cell is
 // "hang" (until it is interrupted), "ask" (a question, whose answer it prints), "big N" (N times 64 KiB), "write PATH
 // TEXT" (a file in the workspace), or anything else, which it prints.
-func newSessions(t *testing.T, dir string) (*session.Manager, *batch.Manager) {
+func newSessions(t *testing.T, dir string, change ...func(*session.Config)) (*session.Manager, *batch.Manager) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	db, err := store.Open(t.Context(), dir, log)
@@ -43,13 +43,17 @@ func newSessions(t *testing.T, dir string) (*session.Manager, *batch.Manager) {
 	limits := session.DefaultLimits
 	limits.OutputBytes = 64 << 20
 	ceilings := session.DefaultCeilings
-	m, err := session.Open(t.Context(), session.Config{
+	cfg := session.Config{
 		Store: db, Artifacts: blobs, Host: host, Log: log, Version: "test", SessionsDir: sessionsDir,
 		Environments: []kernel.Environment{{Name: "default", Python: "/usr/bin/python3", Version: "3.11.2"}},
 		Tier:         "fake", TZ: "UTC", BootID: "boot", Defaults: limits, Ceilings: ceilings,
 		IdleTimeout: session.DefaultIdleTimeout, InlineBytes: session.DefaultInlineBytes,
 		Checkpoints: api.CheckpointsManual, // so that logs have what a test does, and no more
-	})
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	m, err := session.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

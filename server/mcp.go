@@ -19,7 +19,7 @@ func (s *Server) newMCP(tools string) *mcp.Handler {
 	}
 	return mcp.New(mcp.Config{
 		Sessions: s.sessions, Version: s.version, Log: s.log, Tools: tools,
-		ExecuteCode: describeExecuteCode(toolspec.BuiltinTools(), s.sessions.DefaultLimits(), api.NetworkNone),
+		ExecuteCode: s.describeExecuteCode(toolspec.BuiltinTools(), s.sessions.DefaultLimits(), api.NetworkNone),
 		UntilDrain:  s.untilDrain, Problem: s.problem,
 	})
 }

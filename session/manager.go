@@ -111,6 +111,9 @@ func operatorOf(cfg Config) *settings.Operator {
 // DefaultLimits returns the limits of a session that asks for none.
 func (m *Manager) DefaultLimits() api.Limits { return m.operator.DefaultLimits() }
 
+// InstallsPackages reports whether sessions may install packages.
+func (m *Manager) InstallsPackages() bool { return m.cfg.Packages.Allowed() == nil }
+
 // Close leaves the kernels and everything that waits to the next server, and marks the state as left cleanly. It is
 // idempotent, and does nothing after Shutdown.
 func (m *Manager) Close(ctx context.Context) error { return m.end(ctx, (*Session).detach) }
