@@ -115,7 +115,7 @@ func TestLimitsChangeWithoutLosingVariables(t *testing.T) {
 		info, err := c.UpdateSession(within(t), id, api.SessionPatch{Limits: &api.LimitsRequest{
 			MemoryBytes: new(int64(1 << 30)), ExecutionTimeoutS: new(30.0)}})
 		if who == asUser { // no process outside can raise a limit that only the process itself has
-			wantCode(t, err, api.CodeNeedsReset)
+			wantCodeAndWords(t, err, api.CodeNeedsReset, "(change limits: memory_bytes: needs a fresh kernel)")
 			if info, err = c.Session(within(t), id); err != nil || info.Limits.MemoryBytes != 256<<20 || info.Limits.ExecutionTimeoutS != 1 {
 				t.Errorf("a refused change left the limits %+v (%v)", info.Limits, err)
 			}

@@ -147,8 +147,9 @@ signal.sigwait([signal.SIGUSR1])
 
 	impossible := old
 	impossible.MemoryBytes, impossible.TmpBytes = 128*mib, 32*mib
-	if err := changer.ChangeLimits(t.Context(), impossible); !errors.Is(err, kernel.ErrNeedsReset) {
-		t.Errorf("%v", err)
+	err := changer.ChangeLimits(t.Context(), impossible)
+	if want := "tmp_bytes: " + kernel.ErrNeedsReset.Error(); !errors.Is(err, kernel.ErrNeedsReset) || err.Error() != want {
+		t.Errorf("the error is %q, not %q", err, want) // the caller says what failed
 	}
 
 	lower := old
@@ -172,7 +173,7 @@ signal.sigwait([signal.SIGUSR1])
 	higher := old
 	higher.MemoryBytes = 512 * mib
 	higher.PIDs = 60
-	err := changer.ChangeLimits(t.Context(), higher)
+	err = changer.ChangeLimits(t.Context(), higher)
 	if errors.Is(err, kernel.ErrNeedsReset) {
 		checkHog("after a refused change", strings.TrimSpace(r.python(t, s, hog).stdout))
 		return

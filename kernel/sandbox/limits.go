@@ -61,13 +61,6 @@ func (s *Sandbox) stopped() bool {
 // ChangeLimits changes the limits of all processes inside. It can lower everything except limits below the present
 // use, and raise only what a control group enforces. The size of the tmpfs file systems is fixed.
 func (s *Sandbox) ChangeLimits(ctx context.Context, limits kernel.Limits) error {
-	if err := s.changeLimits(ctx, limits); err != nil {
-		return fmt.Errorf("change limits: %w", err)
-	}
-	return nil
-}
-
-func (s *Sandbox) changeLimits(ctx context.Context, limits kernel.Limits) error {
 	s.mu.Lock()
 	old, sealed := s.limits, s.sealed
 	s.mu.Unlock()
@@ -137,7 +130,7 @@ func (s *Sandbox) limitRunning(ctx context.Context, l kernel.Limits) error {
 			return nil
 		}
 		if err := s.limitProcesses(ctx, pids, wanted); err != nil {
-			return fmt.Errorf("change limits of processes: %w", err)
+			return fmt.Errorf("running processes: %w", err)
 		}
 		done = append(done, pids...)
 	}
