@@ -25,10 +25,8 @@ _SAME = [
     "no-such-program",
     "f() { return 5; }; f",
     "f() { local inside=1; exit 6; }; f",
-    "trap 'echo bye; exit 7' EXIT\necho here",
     "trap 'echo debug' DEBUG\necho here",
     "trap 'echo failed' ERR\nset -E\nfalse",
-    "exec sh -c 'echo replaced; exit 8'",
     "readonly r=1\nr=2\necho not",
     "shopt -s failglob extglob nullglob\necho [x]*nothing",
     "set -o posix\nexport 1x=3\necho after",
@@ -37,13 +35,28 @@ _SAME = [
     "(exit 9) | true; echo ${PIPESTATUS[*]}",
     "env | grep BASH_ENV; compgen -v | grep -i talaria; compgen -A function; echo $BASH_ENV; ls /dev/fd | wc -l >/dev/null",
     "bash -c 'echo child; exit 1' || echo $?",
-    "exec 252>&-; exec 251>&-; echo closed",
     "IFS=,; set -- 'a b'; echo \"$*\"; cd /; unset PWD HOME PATH",
-    "builtin() { echo mine; }\nfalse",
     "alias exit='echo never'\ntrue",
-    "set -n\necho not",
     "set -t\necho not",
     "",
+]
+
+# Cells that leave no state, and say so.
+_LOST = [
+    "trap 'echo bye; exit 7' EXIT\necho here",
+    "exec sh -c 'echo replaced; exit 8'",
+    "exec 252>&-; exec 251>&-; echo closed",
+    "builtin() { echo mine; }\nfalse",
+    "set -n\necho not",
+    "set -r\necho restricted",
+]
+
+# Cells in an environment with POSIXLY_CORRECT.
+_POSIX = [
+    "shopt -po posix; echo \"$POSIXLY_CORRECT\"; sh -c 'echo \"$POSIXLY_CORRECT\"'; env | grep -c BASH_ENV",
+    "export 1x=3\necho not",
+    "set +o posix; echo \"<$POSIXLY_CORRECT>\"; sh -c 'echo \"<$POSIXLY_CORRECT>\"'",
+    "set -x\necho traced",
 ]
 
 # Cells, and what the last of them prints.
@@ -85,6 +98,8 @@ _KEPT = [
     (["alias alias='(' x='echo x'; v=1; f() { :; }", "v=2; unalias -a", "alias x='echo x'", "x $v"], "x 2\n"),
     (["set -v", "v=1", "echo $v"], "1\n"),
     (["BASH_ENV=/nowhere; export BASH_ENV", "echo $BASH_ENV"], "/nowhere\n"),
+    (["export POSIXLY_CORRECT='a b'; f() { echo f; }", "f; shopt -po posix; sh -c 'echo $POSIXLY_CORRECT'"], "f\nset -o posix\na b\n"),
+    (["set -o posix", "shopt -po posix; sh -c 'echo \"<$POSIXLY_CORRECT>\"'"], "set -o posix\n<>\n"),
 ]
 
 
@@ -109,6 +124,35 @@ class State(RunnerCase):
                 self.run_cell("%namespace -d c")
                 self.kept("kept=1")
                 self.assertEqual(self.ends("%%namespace c\n%%bash --state", code), plain)
+
+    def test_says_if_there_is_none(self) -> None:
+        for code in _LOST:
+            with self.subTest(code):
+                out, _, ends = self.ends("%%namespace p\n%%bash", code)
+                self.run_cell("%namespace -d c")
+                self.kept("kept=1")
+                got_out, err, got_ends = self.ends("%%namespace c\n%%bash --state", code)
+                self.assertEqual((got_out, got_ends), (out, ends))
+                self.assertEqual(err.splitlines()[-1], "bash: this cell's state is not kept; the next cell starts with the previous state")
+                self.assertEqual(self.kept("echo $kept"), "1\n")
+
+    def test_is_there_in_the_posix_mode_of_the_environment(self) -> None:
+        self.run_cell("import os; os.environ['POSIXLY_CORRECT'] = \"it's set\"")
+        for code in _POSIX:
+            with self.subTest(code):
+                plain = self.ends("%%namespace p\n%%bash", code)
+                self.run_cell("%namespace -d c")
+                self.assertEqual(self.ends("%%namespace c\n%%bash --state", code), plain)
+                self.run_cell("%namespace -d c")
+                self.kept("kept=1; f-g() { echo f; }")
+                self.assertEqual(self.ends("%%namespace c\n%%bash --state", code), plain)
+                self.assertEqual(self.kept("echo $kept"), "1\n")
+        self.assertEqual(self.kept("set +o posix; v=1; f-g() { echo f-g; }"), "")
+        self.assertEqual(self.kept("f-g; echo $v; shopt -po posix"), "f-g\n1\nset +o posix\n")
+        self.run_cell("os.environ['POSIXLY_CORRECT'] = 'other'")
+        self.assertEqual(self.kept("echo $v; shopt -po posix; sh -c 'echo $POSIXLY_CORRECT'"), "1\nset -o posix\nother\n")
+        self.run_cell("del os.environ['POSIXLY_CORRECT']")
+        self.assertEqual(self.kept("echo $v $POSIXLY_CORRECT; shopt -po posix"), "1\nset +o posix\n")
 
     def test_is_there_in_the_next_cell(self) -> None:
         for cells, want in _KEPT:

@@ -14,12 +14,16 @@ from talaria_runner.wire.descriptors import write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from talaria_runner.run.namespaces import BashState
     from talaria_runner.streams.commands import Commands
 
 _GIVEN, _LEFT = 251, 252  # descriptors of the shell
 _MOST = 4 << 20  # bytes
-# Variables that bash computes, or that are restored by other means. POSIXLY_CORRECT belongs to the option posix.
+# With this variable in its environment, bash reads no BASH_ENV. It belongs to the option posix, of which it is also the switch.
+_POSIX = "POSIXLY_CORRECT"
+# Variables that bash computes, or that are restored by other means.
 _COMPUTED = (
     "BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND BASH_EXECUTION_STRING BASH_LINENO BASH_SOURCE "
     "BASH_SUBSHELL DIRSTACK EPOCHREALTIME EPOCHSECONDS FUNCNAME GROUPS HISTCMD LINENO PIPESTATUS POSIXLY_CORRECT PWD RANDOM SECONDS "
@@ -28,7 +32,7 @@ _COMPUTED = (
 _PASSING = (b"noexec", b"onecmd")  # options with which the next cell would not run
 # A backslash keeps the user's aliases away.
 _PARTS = (
-    r"\builtin pwd", r"\builtin set +o", r"\builtin umask -p; \builtin shopt -p",
+    r"\builtin pwd", rf"\builtin set +o; \builtin declare -p {_POSIX}", r"\builtin umask -p; \builtin shopt -p",
     rf"\builtin unset -v {_COMPUTED}; \builtin declare -p", r"\builtin declare -f; \builtin declare -F", r"\builtin alias -p",
 )  # fmt: skip
 # A subshell, whose status counts for nothing, is free of the cell's traps and set -e, and changes nothing in the cell.
@@ -40,19 +44,20 @@ def run_bash(
 ) -> int:
     """Runs a cell like Commands.run, with bash as the program."""
     variables = environment()
-    given = left = -1
+    given = left = code = -1
     try:
         given, left = _nameless(), _nameless()
         write_all(given, _beginning(state, variables))
-        return commands.run(
+        code = commands.run(
             arguments, cell, out, err,
             # Bash reads this file before its input, whose lines stay as they are.
-            variables={**variables, "BASH_ENV": f"/dev/fd/{_GIVEN}"},
+            variables={**{name: value for name, value in variables.items() if name != _POSIX}, "BASH_ENV": f"/dev/fd/{_GIVEN}"},
             actions=((os.POSIX_SPAWN_DUP2, given, _GIVEN), (os.POSIX_SPAWN_DUP2, left, _LEFT)),
         )  # fmt: skip
+        return code
     finally:
         if left >= 0:
-            _take(state, pread(left, min(fstat(left).st_size, _MOST + 1), 0), variables)
+            _take(state, pread(left, min(fstat(left).st_size, _MOST + 1), 0), variables, code >= 0)
         for fd in (given, left):
             if fd >= 0:
                 close(fd)
@@ -63,26 +68,30 @@ def _beginning(state: BashState, variables: dict[str, str]) -> bytes:
     none. The options come last: they would show and end what is ours, too."""
     begin = b"\\builtin exec %d<&-\n\\builtin unset -v BASH_ENV\n\\builtin shopt -s expand_aliases\n" % _GIVEN
     leave = b"\\builtin trap " + _quoted(_LEAVE.encode()) + b" EXIT\n"
+    posix = _changes(state.environment, variables, (_POSIX,))
     if not state.left:
-        return begin + _changes({}, {name: value for name, value in variables.items() if name == "BASH_ENV"}) + leave
+        return begin + _changes({}, variables, ("BASH_ENV",)) + leave + posix
     if state.folder:
         begin += b"\\builtin cd -- " + _quoted(state.folder) + b" 2>/dev/null || \\builtin printf '%s\\n' "
         begin += _quoted(b"bash: the working directory " + state.folder + b" is gone; this cell begins in ") + b'"$PWD" >&2\n'
-    settings = _changes(variables, {}) + state.settings + _changes(state.environment, variables)
-    return begin + _silently(settings) + leave + _silently(state.options + state.aliases + b"\\builtin :\n")
+    names = {*state.environment, *variables} - {_POSIX}
+    settings = _changes(variables, {}, names) + state.settings + _changes(state.environment, variables, names)
+    return begin + _silently(settings) + leave + _silently(state.options + state.aliases + posix + b"\\builtin :\n")
 
 
 def _silently(commands: bytes) -> bytes:
     return b"\\builtin eval " + _quoted(commands) + b" >/dev/null 2>&1\n"
 
 
-def _take(state: BashState, data: bytes, variables: dict[str, str]) -> None:
-    """Keeps what a cell has left, if that is all of it."""
+def _take(state: BashState, data: bytes, variables: dict[str, str], ended: bool) -> None:
+    """Keeps what a cell has left, if that is all of it. If it is not although the shell has ended by itself, the cell says so."""
     if len(data) > _MOST:
         print(f"bash: this cell's state has more than {_MOST >> 20} MiB, and is not kept", file=sys.stderr)
         return
     parts = data.split(b"\0")
     if len(parts) != len(_PARTS) + 1:
+        if ended:
+            print("bash: this cell's state is not kept; the next cell starts with the previous state", file=sys.stderr)
         return
     folder, options, settings, own, functions, aliases, _ = parts
     state.folder = folder.removesuffix(b"\n")
@@ -93,10 +102,10 @@ def _take(state: BashState, data: bytes, variables: dict[str, str]) -> None:
     state.environment, state.left = variables, True
 
 
-def _changes(before: dict[str, str], after: dict[str, str]) -> bytes:
-    """Commands that make the changes of an environment in a shell."""
+def _changes(before: dict[str, str], after: dict[str, str], names: Iterable[str]) -> bytes:
+    """Commands that make the changes of these variables of an environment in a shell."""
     text = b""
-    for name in sorted({*before, *after}):
+    for name in sorted(names):
         if not name.isidentifier() or not name.isascii() or before.get(name) == after.get(name):
             continue
         if name in after:
