@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"talaria/api"
@@ -72,5 +73,44 @@ func TestEngineThatIsMissingFailsTheStart(t *testing.T) {
 				t.Errorf("%s does not say %q: %s", args[0], part, out)
 			}
 		}
+	}
+}
+
+// TestAStartThatIsInterruptedBlamesNoPython ends the server while it runs an interpreter to find out about it.
+func TestAStartThatIsInterruptedBlamesNoPython(t *testing.T) {
+	t.Parallel()
+	state, dir := t.TempDir(), t.TempDir()
+	fifo, python := filepath.Join(dir, "runs"), filepath.Join(dir, "python3")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeProgram(python, []byte("#!/bin/sh\necho > "+fifo+"; sleep 1000\n")); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	serve := exec.CommandContext(within(t), binary, "serve", "--state-dir", state, "--addr", "127.0.0.1:0", "--python", python)
+	serve.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
+	serve.Stdout, serve.Stderr = &said, &said
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadFile(fifo); err != nil { // waits until it runs
+		t.Fatal(err)
+	}
+	if err := serve.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := serve.Wait(); err == nil || said.String() != "talaria: terminated\n" {
+		t.Errorf("%v: %s", err, said.String())
+	}
+	hosts := func() string {
+		out, err := exec.Command(binary, "host", "list", "--state-dir", state).CombinedOutput()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	if list := hosts(); strings.Count(list, "\n") != 1 {
+		t.Errorf("it leaves a host:\n%s", list)
 	}
 }

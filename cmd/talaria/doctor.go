@@ -46,6 +46,9 @@ limit that should hold.`,
 				return err
 			}
 			findings, fit := examine(cmd.Context(), c)
+			if err := context.Cause(cmd.Context()); err != nil { // what it killed says nothing about the machine
+				return err
+			}
 			if asJSON(cmd) {
 				err = printFindingsJSON(cmd.OutOrStdout(), findings, fit)
 			} else {

@@ -406,7 +406,10 @@ func spawnHost(ctx context.Context, c config, configFile string, environment fun
 	if notFound == nil {
 		_ = json.NewEncoder(stdin).Encode(env) // a host that does not read it has ended, which is told below
 	}
-	_ = stdin.Close() // without an environment, the host ends
+	_ = stdin.Close()
+	if notFound != nil {
+		ctx = context.WithoutCancel(ctx) // without an environment, the host ends and removes its folder
+	}
 	ctx, cancel := context.WithTimeout(ctx, hostStart)
 	defer cancel()
 	ended := make(chan error, 1)

@@ -408,6 +408,8 @@ func (c config) missingModules(ctx context.Context, environments []kernel.Enviro
 		}
 		missing, err := python.Missing(ctx, env.Python, env.Preload)
 		switch {
+		case ctx.Err() != nil:
+			return warnings
 		case err != nil:
 			warnings = append(warnings, fmt.Sprintf("%s: %s could not be checked: %v", source, key, err))
 		case len(missing) > 0:

@@ -78,7 +78,7 @@ type Store struct {
 }
 
 // Open finds out by trying what can hold workspaces, and begins to keep images ready if images can. It fails if the
-// configured mode is not available. Close ends it.
+// configured mode is not available, and with the cause if ctx ends. Close ends it.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -96,6 +96,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		if err == nil {
 			s.hold = try
 			break
+		}
+		if ctx.Err() != nil { // a program that it ran was killed, which says nothing about the machine
+			return nil, context.Cause(ctx)
 		}
 		causes = append(causes, err)
 		if cfg.Mode != Auto {

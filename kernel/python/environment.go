@@ -81,7 +81,7 @@ type description struct {
 // DiscoverEnvironment finds the interpreter of an environment and what it has. If none is configured, it looks at
 // python3 on the PATH, /usr/bin/python3 and /usr/local/bin/python3, takes the one with the most of numpy, pandas and
 // matplotlib (the first, if equal), and chooses an engine for it. The findings say what was looked at, also if there
-// is an error. ctx bounds it.
+// is an error. If ctx ends, the error is its cause, and there are no findings.
 func DiscoverEnvironment(ctx context.Context, cfg EnvironmentConfig) (kernel.Environment, []kernel.Finding, error) {
 	candidates := []string{cfg.Python}
 	if cfg.Python == "" {
@@ -101,6 +101,9 @@ func DiscoverEnvironment(ctx context.Context, cfg EnvironmentConfig) (kernel.Env
 		wait.Go(func() { all[i].env, all[i].err = inspectPython(ctx, python) })
 	}
 	wait.Wait()
+	if ctx.Err() != nil { // the interpreters were killed, which says nothing about them
+		return kernel.Environment{}, nil, context.Cause(ctx)
+	}
 	var best kernel.Environment
 	var findings []kernel.Finding
 	var errs []error
@@ -131,6 +134,9 @@ func DiscoverEnvironment(ctx context.Context, cfg EnvironmentConfig) (kernel.Env
 	}
 	best.Name = cfg.Name
 	engine, finding, err := chooseEngine(ctx, best, cfg.Engine, trials{cfg.Trials})
+	if ctx.Err() != nil {
+		return kernel.Environment{}, nil, context.Cause(ctx)
+	}
 	findings = append(findings, finding)
 	if err != nil {
 		return kernel.Environment{}, findings, err

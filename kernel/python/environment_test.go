@@ -1,11 +1,14 @@
 package python_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -148,6 +151,34 @@ func TestDiscoveryNamesWhatIsWrongWithAnInterpreter(t *testing.T) {
 		}
 		if len(findings) != 1 || findings[0].OK || findings[0].Remedy == "" {
 			t.Errorf("%s: %+v", script, findings)
+		}
+	}
+}
+
+// TestDiscoveryThatIsEndedBlamesNoInterpreter ends it while an interpreter describes itself, and while one imports IPython.
+func TestDiscoveryThatIsEndedBlamesNoInterpreter(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "runs")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hang := "echo > " + fifo + "; sleep 1000"
+	describes := filepath.Join(t.TempDir(), "python3")
+	if err := os.WriteFile(describes, []byte("#!/bin/sh\n"+hang+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{describes, withIPython(t, hang)} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		enough := errors.New("enough")
+		go func() {
+			_, _ = os.ReadFile(fifo) // waits until it runs
+			cancel(enough)
+		}()
+		cfg := python.EnvironmentConfig{Python: path, Trials: t.TempDir()}
+		if env, findings, err := python.DiscoverEnvironment(ctx, cfg); err != enough || len(findings) > 0 || env.Python != "" {
+			t.Errorf("%+v, %+v, %v", env, findings, err)
+		}
+		if kept, err := os.ReadDir(cfg.Trials); err != nil || len(kept) > 0 {
+			t.Errorf("it remembers %v (%v)", kept, err)
 		}
 	}
 }
