@@ -113,4 +113,11 @@ func TestAStartThatIsInterruptedBlamesNoPython(t *testing.T) {
 	if list := hosts(); strings.Count(list, "\n") != 1 {
 		t.Errorf("it leaves a host:\n%s", list)
 	}
+	// One that was killed before it was ready.
+	if err := os.MkdirAll(filepath.Join(state, "hosts", "01a21eaa-262a-7745-921b-51edaa10b76f"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if list := strings.Fields(hosts()); strings.Join(list[5:], " ") != "01a21eaa-262a-7745-921b-51edaa10b76f ended - - 0" {
+		t.Errorf("the hosts are %q", list)
+	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -228,7 +229,11 @@ func hostListCommand() *cobra.Command {
 				if h.Alive {
 					pid = strconv.Itoa(h.PID)
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\n", h.ID, pid, h.Version, h.StartedAt.Format(time.DateTime), len(h.Kernels))
+				started := "-" // it never was ready
+				if !h.StartedAt.IsZero() {
+					started = h.StartedAt.Format(time.DateTime)
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\n", h.ID, pid, cmp.Or(h.Version, "-"), started, len(h.Kernels))
 			}
 			return w.Flush()
 		},
