@@ -29,27 +29,32 @@ def _receive():
     return kind, _read(size)
 
 
-def _wait(*files):
-    return select.select(files, (), ())[0]
-
-
 def _carry(client):
-    """Carries a connection until both sides have closed it, each of which it tells the other once."""
+    """Carries a connection until both sides have closed it, each of which it tells the other once. A client that says no more can still
+    get answers."""
     _send(b"O")
     here = there = True
+    ready = select.poll()
+    ready.register(0, select.POLLIN)
+    ready.register(client, select.POLLIN)
     while there:
-        ready = _wait(0, client) if here else _wait(0)
-        if client in ready:
+        events = dict(ready.poll())
+        if client.fileno() in events:
             try:
                 data = client.recv(_CHUNK)
+                gone = not data and events[client.fileno()] & select.POLLHUP
             except OSError:
-                data = b""
+                data, gone = b"", True
             if data:
                 _send(b"D", data)
-            else:
+            elif gone:
                 here = False
+                ready.unregister(client)
                 _send(b"C")
-        if 0 in ready:
+            else:
+                ready.modify(client, 0)  # which still tells when it is gone
+                _send(b"E")
+        if 0 in events:
             kind, data = _receive()
             if kind == b"C":
                 there = False
@@ -58,6 +63,7 @@ def _carry(client):
                     client.sendall(data)
                 except OSError:
                     here = False
+                    ready.unregister(client)
                     _send(b"C")
     if here:
         _send(b"C")
@@ -77,7 +83,7 @@ def _main():
         os._exit(1)  # as where a sandbox can have no sockets
     _send(b"R", os.fsencode(path))
     while True:
-        if 0 in _wait(0, listener):
+        if 0 in select.select((0, listener), (), ())[0]:
             _receive()  # nothing is said between connections, so this is the end
             return
         _carry(listener.accept()[0])

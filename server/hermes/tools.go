@@ -29,6 +29,7 @@ const (
 	frameReady = 'R' // from the bridge: its socket, which now accepts
 	frameOpen  = 'O' // from the bridge: somebody has connected
 	frameData  = 'D'
+	frameEnd   = 'E' // from the bridge: the client says no more, and may still wait for answers
 	frameClose = 'C'
 )
 
@@ -224,6 +225,9 @@ func (t *tools) carry(ctx context.Context, frames *frameReader) error {
 			return err
 		case kind == frameClose:
 			return nil
+		case kind == frameEnd && conn != nil:
+			_ = conn.CloseWrite() // it fails where the agent is gone, which answer tells the bridge
+		case kind == frameEnd:
 		case kind != frameData:
 			return fmt.Errorf("the bridge sent the frame %q in a connection", kind)
 		case open:

@@ -78,6 +78,14 @@ def tools():
     same(k.print("import os, subprocess, sys\nhermes_tools._sock.close(); hermes_tools._sock = None\n"
                  "print(subprocess.run([sys.executable, '-c', 'import hermes_tools; print(hermes_tools.call(\"add\", of=[20, 22])[\"sum\"])'],"
                  " capture_output=True, text=True).stdout)"), "42\n\n")
+    # A client that says no more gets its answer, and one that leaves without it is in nobody's way.
+    own = ("import json, socket\ns = socket.socket(socket.AF_UNIX)\ns.connect(os.environ['HERMES_RPC_SOCKET'])\n"
+           "s.sendall(json.dumps({'tool': 'add', 'args': {'of': [1, 1]}, 'token': os.environ['HERMES_RPC_TOKEN']}).encode() + b'\\n')\n"
+           "s.shutdown(socket.SHUT_WR)\n")
+    for _ in range(2):
+        same(k.print(own + "print(s.makefile().read())"), '{"sum": 2, "text": ""}\n\n')
+        k.print(own + "s.close()")
+    same(k.print("print(hermes_tools.call('add', of=[2, 2])['sum'])"), "4\n")
     answer = k.run("os.environ['HERMES_RPC_TOKEN'] = 'wrong'\nprint(hermes_tools.call('add'))")
     same(answer["stdout"], "{'error': 'Unauthorized RPC request'}\n")
     k.close()

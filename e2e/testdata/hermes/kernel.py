@@ -1,6 +1,7 @@
 """What hermes-agent does with its session kernel: the staging folder, the socket for tools, the frames. The runner and the module of tools
 are small ones that speak the same protocols."""
 
+import contextlib
 import json
 import os
 import secrets
@@ -108,7 +109,7 @@ class Kernel:
             except OSError:
                 return
             peer = struct.unpack("=iII", conn.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-            with conn, conn.makefile("rb") as lines:
+            with contextlib.suppress(OSError), conn, conn.makefile("rb") as lines:  # a client may leave without its answer
                 for n, line in enumerate(lines, 1):
                     asked = json.loads(line)
                     self.calls.append(asked["tool"])
