@@ -294,8 +294,9 @@ type Copier interface {
 	// it waits as before then. An error that wraps os.ErrProcessDone means that the copy has ended.
 	SaveIn(ctx context.Context, copied Process) error
 	// Memory returns the bytes that the interpreter and its copies use together, files in memory not counted. Other processes
-	// inside are left out as if they shared nothing with the interpreter, so that it is a lower bound.
-	Memory() (int64, error)
+	// inside are left out as if they shared nothing with the interpreter, so that it is a lower bound. interpreter is the memory
+	// that the interpreter has alone or shares with its copies and with the process that it was forked from.
+	Memory() (used, interpreter int64, err error)
 }
 
 // OOMCounter is implemented by sandboxes that can tell how many processes inside were killed for their memory limit since

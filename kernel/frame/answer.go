@@ -79,7 +79,7 @@ func answerOf(kind string, f *fields) Frame {
 // copied decodes what the runner says of a copy of itself.
 func (f *fields) copied() *command.Copied {
 	c := command.Copied{PID: int(f.count("pid"))}
-	c.Refused, c.Resident, c.Losses = f.short("reason"), f.count("resident"), f.losses("losses")
+	c.Refused, c.Losses = f.short("reason"), f.losses("losses")
 	return &c
 }
 

@@ -107,7 +107,7 @@ var runnerFrames = map[string]Frame{
 		Items: []api.Variable{{Name: "value", Type: "int", Preview: "5"}}, Total: 1,
 	}}},
 	"copied": QueryAnswer{RequestID: "13", Answer: command.Answer{Copied: &command.Copied{PID: 7, Copy: command.Copy{
-		Resident: 1 << 20, Losses: []record.Loss{{Name: "t", Reason: "a thread"}}}}}},
+		Losses: []record.Loss{{Name: "t", Reason: "a thread"}}}}}},
 	"later": QueryAnswer{RequestID: "13", Answer: command.Answer{Later: true}},
 	"saved": QueryAnswer{RequestID: "14", Answer: command.Answer{Saved: &command.SavedVariables{
 		Count: 2, Bytes: 900, Digest: "0a1b0a1b", Lost: []record.Loss{{Name: "g", Type: "generator", Reason: "it runs"}}}}},

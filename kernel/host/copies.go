@@ -136,7 +136,8 @@ func (k *interpreter) addCopy(
 	if process == nil {
 		return made.Copy, nil
 	}
-	made.Refused, made.Held = "", k.heldByCopies(copier, made.Resident, count == 0)
+	made.Refused = ""
+	made.Resident, made.Held = k.measureCopies(copier, count == 0)
 	trace.Step("copies measured")
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -248,18 +249,19 @@ func (k *interpreter) atRest() error {
 	return nil
 }
 
-// heldByCopies returns what the copies use in addition to the interpreter, whose memory is resident: pages that it has changed
-// since. first says that the copy that has just been made is the only one, which holds none yet.
-func (k *interpreter) heldByCopies(copier kernel.Copier, resident int64, first bool) int64 {
-	used, err := copier.Memory()
+// measureCopies returns the memory of the interpreter, and what the copies use in addition: pages that it has changed since. first
+// says that the copy that has just been made is the only one, which holds none yet. What the interpreter says about its memory does
+// not count: code of the user could make it say anything.
+func (k *interpreter) measureCopies(copier kernel.Copier, first bool) (resident, held int64) {
+	used, resident, err := copier.Memory()
 	if err != nil {
 		k.log.Warn("measure the memory of copies of an interpreter", "error", err)
-		return 0
+		return 0, 0
 	}
 	if first {
 		k.copies.shared = resident - used
 	}
-	return max(0, used+k.copies.shared-resident)
+	return resident, min(max(0, used+k.copies.shared-resident), used)
 }
 
 // awaitLoss records that a copy has ended without having been dropped.

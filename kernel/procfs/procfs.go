@@ -36,7 +36,8 @@ type Process struct {
 	CPU        time.Duration
 	Reaped     time.Duration // CPU time of the children it waited for
 	Parent     int           // its pid, as seen by the reader
-	Private    int64         // memory that is backed by no file, with the tables of its pages
+	Anonymous  int64         // memory that is backed by no file
+	Private    int64         // the same with the tables of its pages
 	Shared     int64         // pages of tmpfs and shared memory that it has mapped
 	PeakMemory int64
 	Ending     bool // it is exiting, or was killed and has not had a CPU since: its memory is about to be freed
@@ -59,7 +60,8 @@ func Read(pid int) (Process, error) {
 		p.Status[name] = strings.TrimSpace(value)
 	}
 	p.Identity = identify(status)
-	p.Private = p.bytes("RssAnon") + p.bytes("VmPTE")
+	p.Anonymous = p.bytes("RssAnon")
+	p.Private = p.Anonymous + p.bytes("VmPTE")
 	p.Shared = p.bytes("RssShmem")
 	p.PeakMemory = p.bytes("VmHWM")
 	p.Ending = p.Ending || p.pending("SigPnd", syscall.SIGKILL) || p.pending("ShdPnd", syscall.SIGKILL)

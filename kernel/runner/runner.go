@@ -44,7 +44,7 @@
 //	{"type":"inspection","request_id":QID,"found":BOOL,"data":{MIME:VALUE}}
 //	{"type":"completeness","request_id":QID,"status":WORD,"indent":SPACES}
 //	{"type":"pong","request_id":QID}
-//	{"type":"copied","request_id":QID,"pid":N,"reason":TEXT,"resident":N,"losses":[{"name":TEXT,"reason":TEXT},…]}
+//	{"type":"copied","request_id":QID,"pid":N,"reason":TEXT,"losses":[{"name":TEXT,"reason":TEXT},…]}
 //	{"type":"saved"|"loaded","request_id":QID,"reason":TEXT,"count":N,"lost":[{"name":TEXT,"type":TEXT,"reason":TEXT},…],"bytes":N,"digest":HEX}
 //	{"type":"later","request_id":QID}                    a cell came before one of these
 //	{"type":"variables","request_id":QID,"items":[{"name":…,"type":…,"preview":…,…},…],"total":N}

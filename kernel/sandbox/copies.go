@@ -107,30 +107,40 @@ func (s *Sandbox) SaveIn(ctx context.Context, copied kernel.Process) error {
 }
 
 // Memory implements [kernel.Copier].
-func (s *Sandbox) Memory() (int64, error) {
-	used, err := s.group.Anonymous()
-	if err != nil {
-		return 0, err
+func (s *Sandbox) Memory() (used, interpreter int64, err error) {
+	if used, err = s.group.Anonymous(); err != nil {
+		return 0, 0, err
 	}
 	pids, err := s.pids()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	s.mu.Lock()
 	runner, copied := s.runner, map[int]bool{s.handle.PID: true}
 	for _, p := range s.processes {
-		copied[p.onHost] = true
+		if p.onHost != 0 && p.pid != runner {
+			copied[p.onHost] = true
+		}
 	}
 	s.mu.Unlock()
+	found := false
 	for _, pid := range pids {
 		if copied[pid] {
 			continue
 		}
-		if p, err := procfs.Read(pid); err == nil && p.InsidePID != runner { // else it has ended
-			used -= p.Private
+		p, err := procfs.Read(pid)
+		switch {
+		case err != nil: // it has ended
+		case p.InsidePID == runner:
+			interpreter, found = p.Anonymous, true
+		default:
+			used -= p.Anonymous
 		}
 	}
-	return max(0, used), nil
+	if !found {
+		return 0, 0, fmt.Errorf("the interpreter: %w", os.ErrProcessDone)
+	}
+	return max(0, used), interpreter, nil
 }
 
 // setOOMScore sets the score of a copy, unless it has ended: its pid may be that of another process then.

@@ -311,8 +311,7 @@ class _Kernel:
 
             def tell(made: copies.Made) -> None:
                 losses = [{"name": printable(loss.name), "reason": loss.reason} for loss in made.losses]
-                fields = {"pid": made.pid, "reason": made.reason, "resident": made.resident, "losses": losses}
-                self._outbox.put(frames.answer(request, "copied", fields))
+                self._outbox.put(frames.answer(request, "copied", {"pid": made.pid, "reason": made.reason, "losses": losses}))
 
             def leave(made: copies.Made) -> None:
                 self._reader.leave()

@@ -83,7 +83,7 @@ _SENT = {
     "copied": (
         frames.answer(
             "13", "copied",
-            {"pid": 7, "reason": "", "resident": 1 << 20, "losses": [{"name": "t", "reason": "a thread"}]},
+            {"pid": 7, "reason": "", "losses": [{"name": "t", "reason": "a thread"}]},
         ), False,
     ),
     "later": (frames.answer("13", "later", {}), False),

@@ -49,13 +49,12 @@ _woken: repairs.Kept | None = None  # in a copy that has become the interpreter,
 class Made:
     """A copy that waits: its pid; or 0, and why there is none. losses are what it does not have."""
 
-    __slots__ = ("pid", "reason", "losses", "resident")
+    __slots__ = ("pid", "reason", "losses")
 
-    def __init__(self, pid: int, reason: str, losses: list[Loss], resident: int = 0) -> None:
+    def __init__(self, pid: int, reason: str, losses: list[Loss]) -> None:
         self.pid = pid
         self.reason = reason
         self.losses = losses
-        self.resident = resident  # bytes of memory that this process had then
 
 
 def take(
@@ -93,7 +92,7 @@ def take(
         kill(made, _KILL)
         reason = f"{strangers} threads of libraries are running{_suspects()}, which a copy would wait for forever"
         return Made(0, reason, lost)
-    return Made(made, "", lost, _resident())
+    return Made(made, "", lost)
 
 
 def step_aside(
@@ -118,7 +117,7 @@ def step_aside(
     try:
         kept.stop_timers()
         name = _rename(_NAME)
-        leave(Made(getpid(), "", lost, _resident()))
+        leave(Made(getpid(), "", lost))
     except BaseException:
         _exit(1)  # nobody could reach it any more
     _wait(kept, save, name, signals)
@@ -203,18 +202,6 @@ def _rename(name: bytes) -> bytes:
         return before
     except (ImportError, OSError):
         return b"python"
-
-
-def _resident() -> int:
-    try:
-        fd = os.open("/proc/self/statm", os.O_RDONLY | O_CLOEXEC)
-        try:
-            _, resident, shared = map(int, read(fd, 256).split()[:3])
-        finally:
-            close(fd)
-    except OSError:
-        return 0
-    return (resident - shared) * os.sysconf("SC_PAGESIZE")
 
 
 def _suspects() -> str:
