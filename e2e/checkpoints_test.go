@@ -423,6 +423,45 @@ func TestWhatCellsStartedEndsWithARollback(t *testing.T) {
 	}
 }
 
+// Code inside can signal copies.
+func TestCopiesThatWereStoppedWakeAndSave(t *testing.T) {
+	t.Parallel()
+	c := start(t, manual).Client()
+	id := session(t, c, api.SessionRequest{})
+	stop := func() {
+		t.Helper()
+		got := runOK(t, c, id, `import os, signal
+copies = [int(p) for p in os.listdir("/proc") if p.isdigit() and open(f"/proc/{p}/comm").read() == "checkpoint\n"]
+for copy in copies:
+    os.kill(copy, signal.SIGSTOP)
+print(len(copies) > 0)`)
+		if got != "True\n" {
+			t.Fatalf("copies were stopped: %s", got)
+		}
+	}
+	runOK(t, c, id, "x = 1")
+	point := checkpoint(t, c, id, "", api.CheckpointLive)
+	runOK(t, c, id, "x = 2")
+	stop()
+	made, err := c.Fork(within(t), id, api.ForkRequest{CheckpointID: &point.ID})
+	if err != nil || made.Items[0].Session == nil {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	if got := result(t, c, made.Items[0].Session.ID, "x"); got != "1" {
+		t.Errorf("in the fork, x is %s", got)
+	}
+	stop()
+	done := goBack(t, c, id, point.ID, api.RollbackAll)
+	if got := result(t, c, id, "x"); got != "1" {
+		t.Errorf("x is %s", got)
+	}
+	stop()
+	goBack(t, c, id, done.Undo, api.RollbackAll)
+	if got := result(t, c, id, "x"); got != "2" {
+		t.Errorf("after undoing the rollback, x is %s", got)
+	}
+}
+
 func TestMemoryPressureEndsCopiesFirst(t *testing.T) {
 	t.Parallel()
 	s := start(t, manual)

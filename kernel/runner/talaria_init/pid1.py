@@ -306,7 +306,7 @@ class Init:
         if not body["spares"]:
             os.kill(old, _signal.SIGSTOP)
             os.waitid(os.P_PID, old, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        os.kill(copy, _signal.SIGRTMAX)  # as talaria_runner/checkpoints/copies.py expects it
+        _signal_copy(copy, _signal.SIGRTMAX)
         if copy != old:
             leftovers.end(old, leader=not body["spares"])
         self._channel.send(encode(op="done", id=id))
@@ -317,7 +317,7 @@ class Init:
         copy = self._pid(body["process"])
         if copy is None:
             raise ProcessLookupError(errno.ESRCH, "the copy has ended")
-        os.kill(copy, _signal.SIGRTMAX - 1)  # as talaria_runner/checkpoints/copies.py expects it
+        _signal_copy(copy, _signal.SIGRTMAX - 1)
         self._saving.append((copy, id))
 
     def _let_savers_go_on(self) -> None:
@@ -386,6 +386,12 @@ def begin(fd: int) -> Next:
     linux.set_name("talaria-init")
     init = Init(Channel(FIRST_FD), made)
     return lambda: init.serve(answer)
+
+
+def _signal_copy(pid: int, number: int) -> None:
+    """Sends what a copy of the interpreter waits for (talaria_runner/checkpoints/copies.py), even if code inside has stopped it."""
+    os.kill(pid, _signal.SIGCONT)  # first, since a copy that is the interpreter would take it for one of the user's
+    os.kill(pid, number)
 
 
 def _wake_on_child() -> int:
