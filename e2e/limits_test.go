@@ -335,5 +335,7 @@ for p in children:
 		if !strings.Contains(e.Text, "killed: limits.memory_bytes is 256 MiB") {
 			t.Errorf("the cell is told %q", e.Text)
 		}
+		// What it has outlived does not explain its end.
+		wantEnd(t, run(t, c, id, "os.kill(os.getpid(), signal.SIGKILL)"), api.StatusDied, "signal:SIGKILL", api.VariablesLost)
 	})
 }

@@ -90,7 +90,7 @@ func (s *Sandbox) Wake(ctx context.Context, interpreter, copied kernel.Process) 
 		s.backend.cfg.Log.Warn("an interpreter stays the first to go when memory runs out", "error", err)
 	}
 	s.mu.Lock()
-	s.runner = next.pid
+	s.runner, s.interpreter = next.pid, next.id
 	s.mu.Unlock()
 	return nil
 }

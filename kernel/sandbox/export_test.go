@@ -83,8 +83,10 @@ func (b *Backend) VerifyProcess(pid, uid int) error { return b.verifyProcess(pid
 // UseOwner does nothing as the owner of sandboxes' user namespaces, on a thread that ends afterwards.
 func UseOwner(b *Backend) error { return b.asOwner(func(bool) error { return nil }) }
 
-// LimitReached names the limit for which a process has just been killed, as the end of a process does.
-func LimitReached(s kernel.Sandbox) string { return s.(*Sandbox).limitReached() }
+// LimitReached names the limit for which a process has just been killed, as the end of the interpreter or of another process does.
+func LimitReached(s kernel.Sandbox, interpreter bool) string {
+	return s.(*Sandbox).limitReached(interpreter)
+}
 
 // CompileLibrary compiles the embedded Python in a directory as a new process does.
 func CompileLibrary(ctx context.Context, dir string, env kernel.Environment) error {

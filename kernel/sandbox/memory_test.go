@@ -63,9 +63,15 @@ func TestGroupMemoryLimitIsNamed(t *testing.T) {
 	}
 }
 
-// A copy of an interpreter can be killed in a cell, and its end be noticed in the next one.
+// A copy of an interpreter can be killed in a cell, and its end be noticed in the next one. The interpreter has outlived it.
 func TestAMemoryLimitIsNamedForAnEndThatIsNoticedLate(t *testing.T) {
 	s, run := limited(t)
+	interpreter, err := s.Start(t.Context(), kernel.Program{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer interpreter.Stdout().Close()
+	defer interpreter.Stderr().Close()
 	twice := "import os\nfor _ in range(2):\n    if not os.fork():\n        exec(" + strconv.Quote(unlimited) + ")\n    os.wait()"
 	if exit := run(twice); exit != (kernel.Exit{}) {
 		t.Fatalf("%+v", exit)
@@ -73,8 +79,11 @@ func TestAMemoryLimitIsNamedForAnEndThatIsNoticedLate(t *testing.T) {
 	if err := s.(kernel.PeakResetter).ResetPeak(); err != nil {
 		t.Fatal(err)
 	}
+	if limit := sandbox.LimitReached(s, true); limit != "" {
+		t.Errorf("the interpreter ended for the limit %q", limit)
+	}
 	for _, want := range []string{"memory_limit", "memory_limit", ""} {
-		if limit := sandbox.LimitReached(s); limit != want {
+		if limit := sandbox.LimitReached(s, false); limit != want {
 			t.Errorf("the limit is %q, not %q", limit, want)
 		}
 	}

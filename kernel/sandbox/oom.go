@@ -6,6 +6,7 @@ import (
 
 	"talaria/kernel"
 	"talaria/kernel/cgroup"
+	"talaria/kernel/procfs"
 )
 
 // The limits that an Exit can name.
@@ -19,7 +20,10 @@ func (s *Sandbox) exit(p *Process, r reply) kernel.Exit {
 	exit := kernel.Exit{Code: r.Code, Signal: syscall.Signal(r.Signal)}
 	p.cpu, p.peak = time.Duration(r.CPU)*time.Microsecond, r.Peak
 	if exit.Signal == syscall.SIGKILL && !p.killed.Load() {
-		exit.Limit = s.limitReached()
+		s.mu.Lock()
+		interpreter := p.id == s.interpreter
+		s.mu.Unlock()
+		exit.Limit = s.limitReached(interpreter)
 	}
 	return exit
 }
@@ -28,21 +32,32 @@ func (s *Sandbox) exit(p *Process, r reply) kernel.Exit {
 const noticed = 5 * time.Second
 
 // limitReached names the limit for which a process inside has just been killed, or returns "". Where several have been, as many calls
-// name it, if they come soon.
-func (s *Sandbox) limitReached() string {
+// name it, if they come soon. For the interpreter, only kills count that it has not outlived.
+func (s *Sandbox) limitReached(interpreter bool) string {
 	s.noteOOMs()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing || s.unnamed == 0 || time.Since(s.reachedAt) > noticed {
+	kills := s.unnamed
+	if interpreter {
+		kills -= s.outlived
+	}
+	if s.closing || kills == 0 || time.Since(s.reachedAt) > noticed {
 		return ""
 	}
 	s.unnamed--
+	if !interpreter {
+		s.outlived = max(0, s.outlived-1)
+	}
 	return s.reached
 }
 
 // noteOOMs keeps how many processes have been killed since the last time, for limitReached: their ends may be noticed later.
 func (s *Sandbox) noteOOMs() {
 	now := s.countOOMs()
+	s.mu.Lock()
+	more := now.Kills > s.ooms.Kills
+	s.mu.Unlock()
+	outlived := more && s.interpreterLives() // asked after the kills were counted
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.ooms
@@ -55,10 +70,26 @@ func (s *Sandbox) noteOOMs() {
 		s.reached = memoryLimit
 	}
 	if time.Since(s.reachedAt) > noticed {
-		s.unnamed = 0
+		s.unnamed, s.outlived = 0, 0
 	}
 	s.unnamed += now.Kills - before.Kills
+	if outlived {
+		s.outlived = s.unnamed
+	}
 	s.reachedAt = time.Now()
+}
+
+// interpreterLives reports whether the interpreter runs, and has not been killed.
+func (s *Sandbox) interpreterLives() bool {
+	s.mu.Lock()
+	runner := s.runner
+	s.mu.Unlock()
+	pid, err := s.onHost(runner)
+	if err != nil {
+		return false
+	}
+	p, err := procfs.Read(pid)
+	return err == nil && !p.Ending
 }
 
 // countOOMs counts kills in the sandbox, or on the whole machine if no control group counts them.

@@ -192,7 +192,7 @@ func (s *Sandbox) start(ctx context.Context, cmd kernel.Program) (_ *Process, er
 	p.pid = started.PID
 	if p.control != nil {
 		s.mu.Lock()
-		s.runner = started.PID
+		s.runner, s.interpreter = started.PID, p.id
 		s.mu.Unlock()
 	}
 	return p, nil

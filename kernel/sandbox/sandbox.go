@@ -83,7 +83,9 @@ type Sandbox struct {
 	reached       string          // the limit for which something was last killed
 	reachedAt     time.Time
 	unnamed       int64    // how many were killed for it whose end was not noticed yet
-	runner        int      // the pid inside of the last runner that was started
+	outlived      int64    // how many of these were killed while the interpreter lived on
+	runner        int      // the pid inside of the interpreter: of the last runner that was started, or of its copy that was woken last
+	interpreter   int64    // the id of the same process
 	reading       *reading // the last one; nil before
 	shared        int64    // bytes that pid 1 shares with the fork server that it was forked from
 }
@@ -429,7 +431,7 @@ func (s *Sandbox) listen() {
 	if len(left) == 0 {
 		return
 	}
-	exit := kernel.Exit{Lost: true, Limit: s.limitReached()}
+	exit := kernel.Exit{Lost: true, Limit: s.limitReached(true)}
 	for _, p := range left {
 		p.finish(exit)
 	}

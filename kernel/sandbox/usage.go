@@ -179,7 +179,7 @@ func (s *Sandbox) pids() ([]int, error) {
 }
 
 // ResetPeak restarts the measurement of peak memory; errors.ErrUnsupported if the system cannot. Kills for memory
-// long before it explain no later death.
+// before it that the interpreter has outlived do not explain its end.
 func (s *Sandbox) ResetPeak() error {
 	s.noteOOMs()
 	err := s.group.ResetPeak()
