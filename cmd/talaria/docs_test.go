@@ -94,7 +94,7 @@ func TestTheCommandPageHasEveryCommandAndFlag(t *testing.T) {
 
 // withoutJSON are the commands that show nothing of their own: they talk to a person or to a program, or run until they are stopped.
 var withoutJSON = []string{
-	"talaria repl", "talaria attach", "talaria mcp", "talaria host", "talaria gateway", "talaria gateway telegram", "talaria gateway slack",
+	"talaria repl", "talaria attach", "talaria mcp", "talaria jupyter", "talaria jupyter kernel", "talaria host", "talaria gateway", "talaria gateway telegram", "talaria gateway slack",
 }
 
 func TestEveryCommandThatShowsSomethingPrintsJSON(t *testing.T) {

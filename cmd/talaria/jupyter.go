@@ -58,6 +58,7 @@ jupyter kernelspec remove NAME removes it.`,
 	addKernelFlags(cmd)
 	cmd.Flags().String("name", "talaria", "name of the kernel, as in jupyter console --kernel NAME")
 	cmd.Flags().String("display-name", "Python (Talaria)", "name that clients show")
+	cmd.Flags().Bool("json", false, "print JSON")
 	cmd.Flags().String("prefix", "", "install into share/jupyter/kernels below this directory (default: for this user)")
 	return cmd
 }
@@ -119,6 +120,9 @@ func installKernel(cmd *cobra.Command) error {
 	path := filepath.Join(folder, "kernel.json")
 	if err := os.WriteFile(path, append(spec, '\n'), 0o644); err != nil {
 		return err
+	}
+	if asJSON, _ := cmd.Flags().GetBool("json"); asJSON {
+		return printJSON(cmd.OutOrStdout(), map[string]string{"name": name, "path": path})
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s\n", path)
 	fmt.Fprintf(cmd.ErrOrStderr(), "installed; try: jupyter console --kernel %s\n", name)
