@@ -462,6 +462,76 @@ print(len(copies) > 0)`)
 	}
 }
 
+// Each process holds a lock, which is free as soon as the process has ended.
+func TestARollbackEndsWhatCellsStartedInSessionsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	for _, tier := range isolationTiers {
+		t.Run(tier, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, options{args: []string{"--tier", tier, "--min-tier", "landlock", "--checkpoints", "manual"}})
+			c := s.Client()
+			id := session(t, c, api.SessionRequest{})
+			runOK(t, c, id, `
+import fcntl, subprocess, tempfile
+folder = tempfile.gettempdir()
+def locked(*names):
+    def is_locked(name):
+        with open(f"{folder}/{name}", "a") as f:
+            try:
+                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+    return [name for name in names if is_locked(name)]
+def start(name, *command):
+    with open(f"{folder}/{name}", "a") as f:
+        fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        p = subprocess.Popen(command, pass_fds=[f.fileno()], start_new_session=name == "child")
+        if name == "daemon":
+            p.wait()
+def start_all():
+    start("child", "sleep", "600")
+    start("grandchild", "sh", "-c", "setsid -w sleep 600 & wait")
+    start("great-grandchild", "setsid", "-w", "sh", "-c", "setsid -w sleep 600 & wait")
+    start("daemon", "setsid", "--fork", "sleep", "600")
+all = "child", "grandchild", "great-grandchild", "daemon"`)
+			point := checkpoint(t, c, id, "", api.CheckpointLive)
+			other := checkpoint(t, c, id, "other", api.CheckpointLive)
+			wantLocked := func(want string, names string) {
+				t.Helper()
+				if got := result(t, c, id, "locked("+names+")"); got != want {
+					t.Errorf("%s of %s go on, want %s", got, names, want)
+				}
+			}
+			wantAll := "['child', 'grandchild', 'great-grandchild', 'daemon']"
+			runOK(t, c, id, "start_all(); x = 1")
+			wantLocked(wantAll, "*all")
+			undo := goBack(t, c, id, point.ID, api.RollbackAll).Undo // the interpreter steps aside
+			wantLocked("[]", "*all")
+			runOK(t, c, id, "start_all(); import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()")
+			wantLocked(wantAll, "*all")
+			goBack(t, c, id, undo, api.RollbackAll) // the interpreter ends
+			wantLocked("[]", "*all")
+			if got := result(t, c, id, "x"); got != "1" { // the undo checkpoint, which was a child of pid 1, was left alone
+				t.Errorf("x is %s", got)
+			}
+			goBack(t, c, id, other.ID, api.RollbackAll)
+
+			runOK(t, c, id, "start_all()")
+			k := s.attachTerminal(t, id, s.openTerminal(t, id, "{}"), "")
+			k.quiet()
+			k.say(`cd "${TMPDIR:-/tmp}"; for name in shell background service; do eval "exec 9>$name"; flock 9; ` +
+				`case $name in background) sleep 600 & ;; service) setsid --fork sleep 600;; esac; done; exec 9>shell; flock 9; echo locked-$((1))` + "\n")
+			k.until("locked-1")
+			wantLocked(wantAll, "*all")
+			goBack(t, c, id, point.ID, api.RollbackAll)
+			wantLocked("[]", "*all")
+			wantLocked("['shell', 'background', 'service']", "'shell', 'background', 'service'")
+			k.say("exit\n")
+			k.ended(0)
+		})
+	}
+}
+
 func TestMemoryPressureEndsCopiesFirst(t *testing.T) {
 	t.Parallel()
 	s := start(t, manual)

@@ -3,19 +3,29 @@
 import os
 import select
 import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import _signal
 
 _PATIENCE = 2.0  # s for killed processes to end; those that wait for a disk end later
 
 
-def end(session: int, leader: bool) -> None:
-    """Kills all processes of a session but for its leader, and waits for these. Kills the leader, which is stopped, if it is to
-    end, too."""
-    if leader:
-        os.kill(session, _signal.SIGKILL)
+class Process(NamedTuple):
+    pid: int
+    parent: int
+    session: int
+    started: int  # in ticks since the machine was booted
+    ended: bool
+
+
+def end(interpreter: int, leader: bool, is_ours: Callable[[Process], bool]) -> None:
+    """Kills all other processes of the interpreter's session, all descendants of the interpreter, and those that is_ours
+    returns True for, with their descendants, and waits for these. Kills the interpreter, which is stopped, if it is to end, too:
+    after the others, since it is what they are recognized by."""
+    sessions = {interpreter}
     until = time.monotonic() + _PATIENCE
-    while (found := _open(session)) and time.monotonic() < until:
+    while time.monotonic() < until and (found := _open(interpreter, sessions, is_ours)):
         ended = select.poll()
         try:
             for fd in found:
@@ -29,29 +39,50 @@ def end(session: int, leader: bool) -> None:
         finally:
             for fd in found:
                 os.close(fd)
+    if leader:
+        os.kill(interpreter, _signal.SIGKILL)
 
 
-def _open(session: int) -> list[int]:
-    """Descriptors of the processes of a session that have not ended, but for its leader."""
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == session or not _belongs(name, session):
+def look(pid: int | str) -> Process | None:
+    """Returns a process as it is now, or None if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as f:
+            fields = f.read().rpartition(b")")[2].split()
+        return Process(int(pid), int(fields[1]), int(fields[3]), int(fields[19]), fields[0] in (b"Z", b"X"))
+    except (OSError, IndexError):
+        return None
+
+
+def _open(interpreter: int, sessions: set[int], is_ours: Callable[[Process], bool]) -> list[int]:
+    """Descriptors of the processes to be killed that have not ended. Adds their sessions to the set: a child of one of them that
+    was not seen loses its parent, but stays in its session."""
+    opened = []
+    for process in _find(interpreter, sessions, is_ours):
+        sessions.add(process.session)
+        if process.ended:
             continue
         try:
-            fd = os.pidfd_open(int(name))
+            fd = os.pidfd_open(process.pid)
         except OSError:
             continue  # it has ended
-        if _belongs(name, session):  # still: the descriptor is of that process, and of no later one with its number
-            found.append(fd)
+        now = look(process.pid)
+        if now and now.started == process.started and not now.ended:  # the descriptor is of no later one with its number
+            opened.append(fd)
         else:
             os.close(fd)
-    return found
+    return opened
 
 
-def _belongs(name: str, session: int) -> bool:
-    try:
-        with open(f"/proc/{name}/stat", "rb") as f:
-            state, _, _, of = f.read().rpartition(b")")[2].split()[:4]
-    except (OSError, ValueError):
-        return False
-    return int(of) == session and state not in (b"Z", b"X")
+def _find(interpreter: int, sessions: set[int], is_ours: Callable[[Process], bool]) -> Iterator[Process]:
+    everything = [process for name in os.listdir("/proc") if name.isdigit() and (process := look(name))]
+    children: dict[int, list[Process]] = {}
+    for process in everything:
+        children.setdefault(process.parent, []).append(process)
+    seen = {interpreter}
+    todo = [*children.get(interpreter, ()), *(p for p in everything if p.session in sessions or is_ours(p))]
+    while todo:
+        process = todo.pop()
+        if process.pid not in seen:
+            seen.add(process.pid)
+            todo += children.get(process.pid, ())
+            yield process

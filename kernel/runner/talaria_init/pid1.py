@@ -50,6 +50,7 @@ class Init:
         self._spare = ready
         self._children: dict[int, int] = {}  # id by pid
         self._groups: set[int] = set()  # those of the children whose process groups end with them
+        self._first_command: int | None = None  # when it was started, as leftovers.Process has it
         self._saving: list[tuple[int, int]] = []  # the pids of copies that save their variables, each with the id of the request
         self._environment: dict[str, str] = {}
         self._session: list[str] = []  # the names of the session's variables
@@ -244,6 +245,9 @@ class Init:
         if not failure:
             if start.group:
                 self._groups.add(pid)
+            if self._first_command is None:
+                process = leftovers.look(pid)
+                self._first_command = process.started if process else 0
             self._started(id, pid)
             return
         os.waitpid(pid, 0)
@@ -298,7 +302,7 @@ class Init:
         self._started(id, pid)
 
     def _wake(self, id: int, body: dict, fds: list[int]) -> None:
-        """Stops a process for good, unless it waits as a copy does, with everything else of its session, and lets a copy of it go
+        """Stops a process for good, unless it waits as a copy does, with everything that it has started, and lets a copy of it go
         on in its place. A process that waits can be its own copy."""
         old, copy = self._pid(body["stops"]), self._pid(body["wakes"])
         if old is None or copy is None or os.waitid(os.P_PID, copy, os.WEXITED | os.WNOHANG | os.WNOWAIT):
@@ -306,10 +310,16 @@ class Init:
         if not body["spares"]:
             os.kill(old, _signal.SIGSTOP)
             os.waitid(os.P_PID, old, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        if copy != old:  # before the copy goes on, and starts processes itself
+            leftovers.end(old, leader=not body["spares"], is_ours=self._is_orphan_of_cells)
         _signal_copy(copy, _signal.SIGRTMAX)
-        if copy != old:
-            leftovers.end(old, leader=not body["spares"])
         self._channel.send(encode(op="done", id=id))
+
+    def _is_orphan_of_cells(self, process: leftovers.Process) -> bool:
+        """Whether a process has lost its parent and cannot descend from a command, since it is older than all of them. Of younger
+        ones, nothing says whether a cell or a command started them."""
+        orphan = process.parent == os.getpid() and process.pid not in self._children
+        return orphan and (self._first_command is None or process.started < self._first_command)
 
     def _save(self, id: int, body: dict, fds: list[int]) -> None:
         """Has a copy of the interpreter save its variables. The answer follows when it has stopped, which is how it says that it
