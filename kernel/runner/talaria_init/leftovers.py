@@ -18,6 +18,11 @@ class Process(NamedTuple):
     started: int  # in ticks since the machine was booted
     ended: bool
 
+    @property
+    def age(self) -> tuple[int, int]:
+        """Sorts processes by when they were started: within a tick, numbers grow."""
+        return self.started, self.pid
+
 
 def end(interpreter: int, leader: bool, is_ours: Callable[[Process], bool]) -> None:
     """Kills all other processes of the interpreter's session, all descendants of the interpreter, and those that is_ours

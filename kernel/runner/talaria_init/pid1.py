@@ -50,7 +50,7 @@ class Init:
         self._spare = ready
         self._children: dict[int, int] = {}  # id by pid
         self._groups: set[int] = set()  # those of the children whose process groups end with them
-        self._first_command: int | None = None  # when it was started, as leftovers.Process has it
+        self._first_command: tuple[int, int] | None = None  # the age of the first one, see leftovers.Process
         self._saving: list[tuple[int, int]] = []  # the pids of copies that save their variables, each with the id of the request
         self._environment: dict[str, str] = {}
         self._session: list[str] = []  # the names of the session's variables
@@ -247,7 +247,7 @@ class Init:
                 self._groups.add(pid)
             if self._first_command is None:
                 process = leftovers.look(pid)
-                self._first_command = process.started if process else 0
+                self._first_command = process.age if process else (0, 0)
             self._started(id, pid)
             return
         os.waitpid(pid, 0)
@@ -319,7 +319,7 @@ class Init:
         """Whether a process has lost its parent and cannot descend from a command, since it is older than all of them. Of younger
         ones, nothing says whether a cell or a command started them."""
         orphan = process.parent == os.getpid() and process.pid not in self._children
-        return orphan and (self._first_command is None or process.started < self._first_command)
+        return orphan and (self._first_command is None or process.age < self._first_command)
 
     def _save(self, id: int, body: dict, fds: list[int]) -> None:
         """Has a copy of the interpreter save its variables. The answer follows when it has stopped, which is how it says that it
