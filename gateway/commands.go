@@ -8,10 +8,17 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"talaria/api"
 	"talaria/gateway/render"
 	"talaria/store/chats"
+)
+
+const (
+	// mostTries is how often a kernel is asked that is busy, and triesPause how long it is left alone in between.
+	mostTries  = 5
+	triesPause = 400 * time.Millisecond
 )
 
 // action is a command that people can send.
@@ -303,7 +310,7 @@ func (c *chat) vars(ctx context.Context, _ Update, _ string) ([]saying, error) {
 	if err := c.ensure(ctx); err != nil {
 		return nil, err
 	}
-	reply, err := c.bot.Client.Variables(ctx, c.session)
+	reply, err := answered(ctx, func() (api.VariablesReply, error) { return c.bot.Client.Variables(ctx, c.session) })
 	switch refused := refusal(err); {
 	case refused != nil && refused.Code == api.CodeNoKernel:
 		return []saying{plain("Python is not running. Send code, which starts it, and then list the variables.")}, nil
@@ -317,6 +324,18 @@ func (c *chat) vars(ctx context.Context, _ Update, _ string) ([]saying, error) {
 		fmt.Fprintf(&b, "%s: %s = %s\n", v.Name, v.Type, short(strings.ReplaceAll(v.Preview, "\n", " "), 80))
 	}
 	return []saying{code(c.bot.Platform.Target(), b.String())}, nil
+}
+
+// answered asks again for a while if the kernel is busy: the server waits 200 ms for an answer, and a kernel on a busy machine may need
+// longer.
+func answered[T any](ctx context.Context, ask func() (T, error)) (T, error) {
+	for try := 1; ; try++ {
+		reply, err := ask()
+		if refused := refusal(err); refused == nil || refused.Code != api.CodeKernelBusy || try == mostTries {
+			return reply, err
+		}
+		sleep(ctx, triesPause)
+	}
 }
 
 func (c *chat) status(ctx context.Context, _ Update, _ string) ([]saying, error) {

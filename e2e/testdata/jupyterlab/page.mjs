@@ -52,6 +52,12 @@ async function use() {
     const context = globalThis.jupyterapp?.shell.currentWidget?.sessionContext;
     return context?.path.endsWith(name) && context.kernelDisplayStatus === 'idle';
   }, name);
+  // accept closes the dialog that is open. The next one comes when it is gone.
+  const accept = async () => {
+    const [, notebook] = /kernel for (\S+) appears/.exec(await page.locator('.jp-Dialog-content').innerText());
+    await page.locator('.jp-Dialog .jp-mod-accept').click();
+    await page.locator('.jp-Dialog', { hasText: `kernel for ${notebook} appears` }).waitFor({ state: 'detached' });
+  };
   // result is what a cell shows when it has this text, which comes last.
   const result = async (n, last) => {
     await run(n);
@@ -135,8 +141,8 @@ async function use() {
   await page.keyboard.type('import os; os._exit(9)');
   await press('notebook:run-cell-and-select-next');
   say('a death', (await page.locator('.jp-Dialog-content').innerText()).includes('appears to have died'));
-  await page.locator('.jp-Dialog .jp-mod-accept').click();
-  if (!kernel) await page.locator('.jp-Dialog .jp-mod-accept').click(); // the other notebook has the same kernel, and a dialog, too
+  await accept();
+  if (!kernel) await accept(); // the other notebook has the same kernel, and a dialog, too
   await ready('Untitled.ipynb');
   await cell(2).locator('.cm-content').click();
   await page.keyboard.type('6 * 7 + 1');
