@@ -37,7 +37,7 @@ for path, inode in (
     except OSError as e:
         print(os.strerror(e.errno) if e.filename != "/no/such/target" else "bound")
     except RuntimeError as e:
-        print("another" if "another directory" in str(e) else e)
+        print("another" if "is not the directory that was handed over" in str(e) else e)
 `, library[0], dir).CombinedOutput()
 	want := "another\nToo many levels of symbolic links\nInvalid cross-device link\nInvalid cross-device link\n" +
 		"No such file or directory\n"
