@@ -191,7 +191,7 @@ func serveKernel(cmd *cobra.Command) error {
 	if err := ensureKernelSession(cmd, c, session); err != nil {
 		return reached(c.url, err)
 	}
-	err = zmqkernel.Run(cmd.Context(), zmqkernel.Config{
+	return zmqkernel.Run(cmd.Context(), zmqkernel.Config{
 		Connection: connection, Session: session, Delete: !lasts, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
 		Find: func() (zmqkernel.Server, error) {
 			c, err := connect(cmd) // the next server may have another address
@@ -201,10 +201,6 @@ func serveKernel(cmd *cobra.Command) error {
 			return zmqkernel.Server{URL: c.url, Token: c.token}, nil
 		},
 	})
-	if errors.As(err, new(*api.Error)) {
-		return reached(c.url, err)
-	}
-	return err
 }
 
 // ensureKernelSession creates the session if it does not exist, which a token for one session may not do.
