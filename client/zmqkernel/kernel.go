@@ -5,7 +5,6 @@ package zmqkernel
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +23,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/gorilla/websocket"
 
+	"talaria/api/kernelwire"
 	"talaria/client"
 )
 
@@ -273,7 +273,6 @@ func (k *kernel) follow(ctx context.Context) error {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-		case <-k.done:
 		case <-ctx.Done():
 		}
 		timer.Stop()
@@ -296,9 +295,8 @@ func (k *kernel) dial(ctx context.Context) (*websocket.Conn, error) {
 	if !ok {
 		return nil, &goneError{fmt.Sprintf("%q is not the URL of a server", server.URL)}
 	}
-	target := "ws" + base + "/jupyter/api/kernels/session-id-in-hex-" + hex.EncodeToString([]byte(k.cfg.Session)) +
-		"/channels?session_id=" + url.QueryEscape(k.name)
-	dialer := websocket.Dialer{Proxy: http.ProxyFromEnvironment, HandshakeTimeout: handshakeTimeout, Subprotocols: []string{subprotocol}}
+	target := "ws" + base + "/jupyter/api/kernels/" + kernelwire.KernelID(k.cfg.Session) + "/channels?session_id=" + url.QueryEscape(k.name)
+	dialer := websocket.Dialer{Proxy: http.ProxyFromEnvironment, HandshakeTimeout: handshakeTimeout, Subprotocols: []string{kernelwire.Subprotocol}}
 	conn, resp, err := dialer.DialContext(ctx, target, http.Header{"Authorization": {"token " + server.Token}})
 	if errors.Is(err, websocket.ErrBadHandshake) && resp.StatusCode < http.StatusInternalServerError {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
@@ -314,8 +312,8 @@ func (k *kernel) dial(ctx context.Context) (*websocket.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the server: %w", err)
 	}
-	if got := conn.Subprotocol(); got != subprotocol {
-		return nil, errors.Join(&goneError{fmt.Sprintf("the server speaks %q, not %s", got, subprotocol)}, conn.Close())
+	if got := conn.Subprotocol(); got != kernelwire.Subprotocol {
+		return nil, errors.Join(&goneError{fmt.Sprintf("the server speaks %q, not %s", got, kernelwire.Subprotocol)}, conn.Close())
 	}
 	return conn, nil
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"math"
+
+	"talaria/api/kernelwire"
 )
 
 // delimiter ends the route of a message, and comes before its signature.
@@ -76,40 +78,16 @@ func readHeader(part []byte) (h header) {
 	return h
 }
 
-// subprotocol is the framing of WebSockets that is made here: the number of offsets, the offsets of the parts and of the end, all
-// as integers of 64 bits with the lowest byte first, and the parts: the channel, and those of the message.
-const subprotocol = "v1.kernel.websocket.jupyter.org"
-
 // pack makes a frame of a WebSocket.
 func pack(channel string, parts [][]byte) []byte {
-	all := append([][]byte{[]byte(channel)}, parts...)
-	at := 8 * uint64(len(all)+2)
-	frame := binary.LittleEndian.AppendUint64(nil, uint64(len(all)+1))
-	frame = binary.LittleEndian.AppendUint64(frame, at)
-	for _, part := range all {
-		at += uint64(len(part))
-		frame = binary.LittleEndian.AppendUint64(frame, at)
-	}
-	return append(frame, bytes.Join(all, nil)...)
+	return kernelwire.Join(append([][]byte{[]byte(channel)}, parts...))
 }
 
 // unpack splits a frame of a WebSocket.
 func unpack(frame []byte) (channel string, parts [][]byte, err error) {
-	size := uint64(len(frame))
-	if size < 8 {
-		return "", nil, errMessage
+	all, err := kernelwire.Split(frame, math.MaxUint64/16)
+	if err != nil {
+		return "", nil, err
 	}
-	n := binary.LittleEndian.Uint64(frame)
-	if n < 2+jsonParts || n > size/8-1 {
-		return "", nil, errMessage
-	}
-	offset := func(i uint64) uint64 { return binary.LittleEndian.Uint64(frame[8*(i+1):]) }
-	for i := range n - 1 {
-		from, to := offset(i), offset(i+1)
-		if from > to || to > size {
-			return "", nil, errMessage
-		}
-		parts = append(parts, frame[from:to])
-	}
-	return string(parts[0]), parts[1:], nil
+	return string(all[0]), all[1:], nil
 }

@@ -55,21 +55,6 @@ func TestMessagesThatAreCutOffAreRefused(t *testing.T) {
 	}
 }
 
-func FuzzUnpack(f *testing.F) {
-	f.Add(pack("shell", frames("{}", "{}", "{}", "{}", "buffer")))
-	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0})
-	f.Fuzz(func(t *testing.T, frame []byte) {
-		channel, parts, err := unpack(frame)
-		if err != nil {
-			return
-		}
-		again, repacked, err := unpack(pack(channel, parts))
-		if err != nil || again != channel || !same(parts, repacked) {
-			t.Errorf("%q, %q becomes %q, %q, %v", channel, parts, again, repacked, err)
-		}
-	})
-}
-
 func TestConnectionFiles(t *testing.T) {
 	const ports = `, "shell_port": 1, "control_port": 2, "stdin_port": 3, "iopub_port": 4, "hb_port": 5}`
 	read := func(text string) (Connection, error) {

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"talaria/api"
+	"talaria/api/kernelwire"
 )
 
 const (
@@ -92,7 +93,7 @@ func (s *kernels) add(owner string, info api.Session, c *channels, stored place)
 	key := kernelKey{owner, info.ID}
 	k = s.by[key]
 	if k == nil || k.logID != info.LogID { // another session had this id before
-		k = &kernelState{all: s, key: key, id: kernelID(info.ID), logID: info.LogID, open: map[*channels]bool{}, parents: map[string]parent{}, places: map[string]*place{}}
+		k = &kernelState{all: s, key: key, id: kernelwire.KernelID(info.ID), logID: info.LogID, open: map[*channels]bool{}, parents: map[string]parent{}, places: map[string]*place{}}
 		s.by[key] = k
 	}
 	s.left = slices.DeleteFunc(s.left, func(other *kernelState) bool { return other.key == key })

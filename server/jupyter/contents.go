@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"talaria/api"
+	"talaria/api/kernelwire"
 	"talaria/session"
 )
 
@@ -66,7 +67,7 @@ func (h *Handler) locate(q *request, name string, right api.Right) (l location, 
 	name = strings.Trim(name, "/")
 	l.writable = q.caller.Permit(api.RightWrite) == nil
 	if q.caller.Session != "" {
-		l.sess, err = h.session(q, kernelID(q.caller.Session), right)
+		l.sess, err = h.session(q, kernelwire.KernelID(q.caller.Session), right)
 		l.inside = name
 		return l, err
 	}
@@ -177,7 +178,7 @@ func (h *Handler) root(q *request, content bool) (contents, error) {
 	}
 	list := []contents{}
 	err := h.each(q, func(s api.Session) {
-		list = append(list, location{writable: true}.folder(kernelID(s.ID), s.LastActiveAt.Time))
+		list = append(list, location{writable: true}.folder(kernelwire.KernelID(s.ID), s.LastActiveAt.Time))
 	})
 	m.Content, m.Format = list, new("json")
 	return m, err

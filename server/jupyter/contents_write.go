@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"talaria/api"
+	"talaria/api/kernelwire"
 )
 
 // maxChunked bounds a file that a client saves in parts: each part copies those before it.
@@ -155,7 +156,7 @@ func (h *Handler) postRoot(q *request, r contentsRequest) error {
 		return err
 	}
 	defer s.Release()
-	id := kernelID(s.Info(q.command()).ID)
+	id := kernelwire.KernelID(s.Info(q.command()).ID)
 	l := location{sess: s, prefix: id + "/", writable: true}
 	if r.Type == typeDirectory {
 		return h.answerMade(q, l)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"talaria/api"
+	"talaria/api/kernelwire"
 	"talaria/session"
 )
 
@@ -181,7 +182,7 @@ func (q *request) command() context.Context { return context.WithoutCancel(q.Con
 
 // session returns the session of a kernel, if the caller has the right to use it so. The caller of session releases it.
 func (h *Handler) session(q *request, kernel string, right api.Right) (*session.Session, error) {
-	id, ok := sessionID(kernel)
+	id, ok := kernelwire.SessionID(kernel)
 	if !ok || q.caller.Session != "" && id != q.caller.Session {
 		return nil, errNoKernel(kernel)
 	}

@@ -1,17 +1,16 @@
 package jupyter
 
 import (
-	"encoding/hex"
 	"maps"
 	"net/http"
 	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"talaria/api"
+	"talaria/api/kernelwire"
 	"talaria/session"
 )
 
@@ -25,29 +24,6 @@ type kernel struct {
 	Reason         string `json:"reason,omitempty"` // why the last interpreter ended
 
 	at time.Time // LastActivity
-}
-
-// Clients take an id for a kernel's only in the form of a UUID: five words with hyphens between them. Another session's id is
-// written in hexadecimal as the fifth word.
-var uuidLike = regexp.MustCompile(`^\w+-\w+-\w+-\w+-\w+$`)
-
-const encodedID = "session-id-in-hex-"
-
-// kernelID returns the id of a session's kernel.
-func kernelID(session string) string {
-	if uuidLike.MatchString(session) && !strings.HasPrefix(session, encodedID) {
-		return session
-	}
-	return encodedID + hex.EncodeToString([]byte(session))
-}
-
-// sessionID is the reverse of kernelID; ok is false if there can be no such session.
-func sessionID(kernel string) (id string, ok bool) {
-	if word, encoded := strings.CutPrefix(kernel, encodedID); encoded {
-		b, err := hex.DecodeString(word)
-		return string(b), err == nil && api.ValidID(string(b))
-	}
-	return kernel, api.ValidID(kernel)
 }
 
 // defaultSpec is the name that clients and notebooks use for a Python kernel; it stands for the default environment.
@@ -65,7 +41,7 @@ func executionState(s api.SessionState) string {
 }
 
 func (h *Handler) model(q *request, s api.Session) kernel {
-	m := kernel{ID: kernelID(s.ID), Name: h.specOf(s.Environment), LastActivity: date(s.LastActiveAt.Time), at: s.LastActiveAt.Time,
+	m := kernel{ID: kernelwire.KernelID(s.ID), Name: h.specOf(s.Environment), LastActivity: date(s.LastActiveAt.Time), at: s.LastActiveAt.Time,
 		ExecutionState: executionState(s.State), Connections: h.kernels.connections(q.caller.Owner, s.ID)}
 	if s.State == api.StateDead {
 		m.Reason = s.Reason
@@ -83,7 +59,7 @@ func (h *Handler) models(q *request) ([]kernel, error) {
 // each calls do with the sessions of the caller, newest first.
 func (h *Handler) each(q *request, do func(api.Session)) error {
 	if q.caller.Session != "" {
-		s, err := h.session(q, kernelID(q.caller.Session), api.RightRead)
+		s, err := h.session(q, kernelwire.KernelID(q.caller.Session), api.RightRead)
 		if err != nil {
 			return err
 		}
@@ -193,7 +169,7 @@ func (h *Handler) environment(spec string) (name *string, ok bool) {
 // create makes a session for a kernel. The caller releases it. Without a session, the answer was given already or is err.
 func (h *Handler) create(q *request, r kernelRequest, metadata map[string]string) (*session.Session, error) {
 	if q.caller.Session != "" { // the token's session is the only kernel that there is
-		return h.session(q, kernelID(q.caller.Session), api.RightRun)
+		return h.session(q, kernelwire.KernelID(q.caller.Session), api.RightRun)
 	}
 	if err := q.caller.Permit(""); err != nil {
 		return nil, err
@@ -207,7 +183,7 @@ func (h *Handler) create(q *request, r kernelRequest, metadata map[string]string
 		req.Name = &name
 	}
 	if r.ID != "" {
-		id, ok := sessionID(r.ID)
+		id, ok := kernelwire.SessionID(r.ID)
 		if !ok {
 			return nil, api.Errorf(api.CodeInvalidRequest, "the kernel_id %.140q is not valid", r.ID)
 		}
@@ -261,7 +237,7 @@ func (h *Handler) deleteKernel(q *request) error {
 }
 
 func (h *Handler) delete(q *request, kernel string) error {
-	id, _ := sessionID(kernel)
+	id, _ := kernelwire.SessionID(kernel)
 	return h.Sessions.Delete(q.command(), q.caller.Owner, id)
 }
 

@@ -3,19 +3,19 @@ package jupyter
 import (
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
 
 	"talaria/api"
+	"talaria/api/kernelwire"
 )
 
 // protocolVersion is the version of the messages.
 const protocolVersion = "5.3"
 
 // binaryProtocol is the subprotocol of the newer framing; without it messages are text, or binary where they have buffers.
-const binaryProtocol = "v1.kernel.websocket.jupyter.org"
+const binaryProtocol = kernelwire.Subprotocol
 
 // Channels of a kernel. Control has only requests, whose replies go where they came from.
 const (
@@ -51,7 +51,7 @@ const maxHeader = 2 << 10
 // maxBuffers bounds the number of buffers of a message.
 const maxBuffers = 1024
 
-var errFrame = errors.New("the frame is not a kernel message")
+var errFrame = kernelwire.ErrFrame
 
 // wireMessage is a message as the text framing has it.
 type wireMessage struct {
@@ -122,43 +122,21 @@ func splitBinary(data []byte) (text []byte, buffers [][]byte, err error) {
 	for i := range n {
 		offsets = append(offsets, uint64(binary.BigEndian.Uint32(data[4*(i+1):])))
 	}
-	parts, err := cut(data, append(offsets, uint64(len(data))))
+	parts, err := kernelwire.Cut(data, append(offsets, uint64(len(data))))
 	if err != nil {
 		return nil, nil, err
 	}
 	return parts[0], parts[1:], nil
 }
 
-// splitV1 splits a frame of the newer framing: the number of offsets, the offsets, the channel, four parts of JSON, and the buffers.
+// splitV1 splits a frame of the newer framing.
 func splitV1(data []byte) (w wireMessage, buffers [][]byte, err error) {
-	if len(data) < 8 {
-		return w, nil, errFrame
-	}
-	n := binary.LittleEndian.Uint64(data)
-	if n < 6 || n > maxBuffers || 8*(n+1) > uint64(len(data)) {
-		return w, nil, errFrame
-	}
-	offsets := make([]uint64, n)
-	for i := range offsets {
-		offsets[i] = binary.LittleEndian.Uint64(data[8*(i+1):])
-	}
-	parts, err := cut(data, offsets)
+	parts, err := kernelwire.Split(data, maxBuffers)
 	if err != nil {
 		return w, nil, err
 	}
-	return wireMessage{Channel: string(parts[0]), Header: parts[1], ParentHeader: parts[2], Metadata: parts[3], Content: parts[4]}, parts[5:], nil
-}
-
-// cut returns what is between each offset and the next one.
-func cut(data []byte, offsets []uint64) ([][]byte, error) {
-	parts := make([][]byte, len(offsets)-1)
-	for i := range parts {
-		if offsets[i] > offsets[i+1] || offsets[i+1] > uint64(len(data)) {
-			return nil, errFrame
-		}
-		parts[i] = data[offsets[i]:offsets[i+1]]
-	}
-	return parts, nil
+	w = wireMessage{Channel: string(parts[0]), Header: parts[1], ParentHeader: parts[2], Metadata: parts[3], Content: parts[4]}
+	return w, parts[kernelwire.Parts:], nil
 }
 
 // orEmpty is JSON, or an empty object.
@@ -177,7 +155,7 @@ func (m message) encode(v1 bool) (data []byte, binary bool, err error) {
 		return nil, false, err
 	}
 	if v1 {
-		return joinV1(append([][]byte{[]byte(m.channel), head, orEmpty(m.parent), orEmpty(m.metadata), orEmpty(m.content)}, m.buffers...)), true, nil
+		return kernelwire.Join(append([][]byte{[]byte(m.channel), head, orEmpty(m.parent), orEmpty(m.metadata), orEmpty(m.content)}, m.buffers...)), true, nil
 	}
 	data, err = api.Marshal(wireMessage{Header: head, MsgID: m.header.MsgID, MsgType: m.header.MsgType, ParentHeader: orEmpty(m.parent),
 		Metadata: orEmpty(m.metadata), Content: orEmpty(m.content), Buffers: api.Raw("[]"), Channel: m.channel})
@@ -199,26 +177,6 @@ func joinBinary(parts [][]byte) []byte {
 	for _, part := range parts {
 		data = binary.BigEndian.AppendUint32(data, at)
 		at += uint32(len(part))
-	}
-	for _, part := range parts {
-		data = append(data, part...)
-	}
-	return data
-}
-
-// joinV1 is the reverse of splitV1.
-func joinV1(parts [][]byte) []byte {
-	at := 8 * uint64(len(parts)+2)
-	size := at
-	for _, part := range parts {
-		size += uint64(len(part))
-	}
-	data := make([]byte, 0, size)
-	data = binary.LittleEndian.AppendUint64(data, uint64(len(parts)+1))
-	data = binary.LittleEndian.AppendUint64(data, at)
-	for _, part := range parts {
-		at += uint64(len(part))
-		data = binary.LittleEndian.AppendUint64(data, at)
 	}
 	for _, part := range parts {
 		data = append(data, part...)

@@ -140,27 +140,6 @@ func TestFramesThatAreNoMessagesAreRefused(t *testing.T) {
 	}
 }
 
-func TestKernelIDsLookLikeUUIDsAndLeadBack(t *testing.T) {
-	for session, want := range map[string]string{
-		"01a1fdae-73ff-7a9f-9b0f-2ad2b3cd7d11": "01a1fdae-73ff-7a9f-9b0f-2ad2b3cd7d11",
-		"chat:7":                               "session-id-in-hex-636861743a37",
-		"session-id-in-hex-6161":               "session-id-in-hex-73657373696f6e2d69642d696e2d6865782d36313631",
-	} {
-		kernel := kernelID(session)
-		if kernel != want || !uuidLike.MatchString(kernel) {
-			t.Errorf("the kernel of %q is %q, want %q", session, kernel, want)
-		}
-		if back, ok := sessionID(kernel); !ok || back != session {
-			t.Errorf("%q leads to %q (%t)", kernel, back, ok)
-		}
-	}
-	for _, kernel := range []string{"", "../x", "session-id-in-hex-zz", "session-id-in-hex-2e2e"} {
-		if id, ok := sessionID(kernel); ok {
-			t.Errorf("%q leads to %q", kernel, id)
-		}
-	}
-}
-
 func FuzzDecode(f *testing.F) {
 	for _, v1 := range []bool{false, true} {
 		data, isBinary, err := sample([]byte("b")).encode(v1)

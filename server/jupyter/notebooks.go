@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"talaria/api"
+	"talaria/api/kernelwire"
 	"talaria/server/transfer"
 	"talaria/session"
 )
@@ -44,7 +45,7 @@ func (q *request) workspace() string {
 	if q.caller.Session == "" {
 		return ""
 	}
-	return kernelID(q.caller.Session) + "/"
+	return kernelwire.KernelID(q.caller.Session) + "/"
 }
 
 // ownerPath returns the path that the caller gives a notebook as an owner has it.
@@ -72,7 +73,7 @@ func (n notebook) in(h *Handler, q *request, s api.Session) notebook {
 // isInside reports whether a notebook lies in the workspace of the session that runs it.
 func (n notebook) isInside(s api.Session) bool {
 	kernel, inside, _ := strings.Cut(strings.Trim(n.Path, "/"), "/")
-	return inside != "" && kernel == kernelID(s.ID)
+	return inside != "" && kernel == kernelwire.KernelID(s.ID)
 }
 
 func (h *Handler) listSessions(q *request) error {
@@ -156,7 +157,7 @@ func (h *Handler) kernelFor(q *request, r notebookRequest, n notebook) (*session
 	}
 	if id == "" {
 		if s := h.sessionAround(q, n.Path); s != nil {
-			id = kernelID(s.Info(q.command()).ID)
+			id = kernelwire.KernelID(s.Info(q.command()).ID)
 			s.Release()
 		}
 	}
@@ -249,7 +250,7 @@ func (h *Handler) patchSession(q *request) error {
 	if err != nil {
 		return err
 	}
-	old, err := h.session(q, kernelID(in.ID), api.RightRun)
+	old, err := h.session(q, kernelwire.KernelID(in.ID), api.RightRun)
 	if err != nil {
 		return err
 	}
@@ -267,7 +268,7 @@ func (h *Handler) patchSession(q *request) error {
 			return err
 		}
 	}
-	moves := !restarts && r.Kernel != nil && (r.Kernel.ID != "" && r.Kernel.ID != kernelID(in.ID) || r.Kernel.ID == "" && r.Kernel.Name != "")
+	moves := !restarts && r.Kernel != nil && (r.Kernel.ID != "" && r.Kernel.ID != kernelwire.KernelID(in.ID) || r.Kernel.ID == "" && r.Kernel.Name != "")
 	if !moves {
 		if err := h.add(q, old, n); err != nil {
 			return err
@@ -282,7 +283,7 @@ func (h *Handler) patchSession(q *request) error {
 	switch {
 	case fresh.ID() == in.ID: // the notebook has moved into its workspace
 	case r.Kernel.ID == "":
-		err = h.delete(q, kernelID(in.ID))
+		err = h.delete(q, kernelwire.KernelID(in.ID))
 	default:
 		err = h.drop(q, old, found)
 	}
@@ -298,7 +299,7 @@ func (h *Handler) deleteSession(q *request) error {
 		return err
 	}
 	if q.caller.Session == "" && !found.isInside(*in) {
-		err = h.delete(q, kernelID(in.ID))
+		err = h.delete(q, kernelwire.KernelID(in.ID))
 	} else {
 		err = h.leave(q, found, in)
 	}
@@ -312,7 +313,7 @@ func (h *Handler) deleteSession(q *request) error {
 // leave shuts down a notebook that lies in its session's workspace. The session starts over and keeps its files; for the token of
 // one session it goes on, since it is not the caller's.
 func (h *Handler) leave(q *request, found notebook, in *api.Session) error {
-	s, err := h.session(q, kernelID(in.ID), api.RightRun)
+	s, err := h.session(q, kernelwire.KernelID(in.ID), api.RightRun)
 	if err != nil {
 		return err
 	}

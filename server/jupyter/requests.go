@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"talaria/api"
+	"talaria/api/kernelwire"
 )
 
 func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
@@ -309,7 +310,7 @@ func (k *channels) shutdown(ctx context.Context, m message) {
 	}
 	k.answer(ctx, m, object{"restart": false}) // before the deletion ends this connection
 	if k.caller.Session == "" {
-		id, _ := sessionID(k.kernel.id)
+		id, _ := kernelwire.SessionID(k.kernel.id)
 		_ = k.h.Sessions.Delete(command, k.caller.Owner, id) // somebody else may have deleted it
 	}
 }
