@@ -81,7 +81,7 @@ func (s *Server) e2bRun(t *testing.T, box e2bSandbox, body string) []map[string]
 			t.Fatalf("%v in the line %q", err, line)
 		}
 		if one["type"] != "keepalive" { // one after five seconds without a line
-			lines = append(lines, one)
+			lines = joined(lines, one)
 		}
 	}
 	return lines
