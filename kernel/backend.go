@@ -117,6 +117,9 @@ type Program struct {
 	Dir   string            // default: the workspace
 	// Group has signals go to the whole process group of a program, which is killed when the program ends.
 	Group bool
+	// Beside is of a runner that is not the first one of its sandbox. The sandbox does not end with it, and what it has started
+	// ends with it. If Dir is not there, it begins in the workspace.
+	Beside bool
 	// Terminal is the inner end of a terminal that replaces all three standard streams; the process runs in its
 	// foreground. nil means none. The caller keeps ownership of it.
 	Terminal *os.File
@@ -162,6 +165,11 @@ type Spec struct {
 	// Loss says when and why the variables of an earlier kernel of the session were lost, as a clause for people; "" if
 	// none were.
 	Loss string `json:",omitempty"`
+	// Beside is the session in whose sandbox the kernel runs, beside the kernel of that session and until that one ends; "": it has a
+	// sandbox of its own. Besides this, such a kernel has a Loss, a NoInstalls and a Dir; all else is that of the sandbox.
+	Beside string `json:",omitempty"`
+	// Dir is where the interpreter begins, if that directory is there; "": in the workspace. Only with Beside.
+	Dir string `json:",omitempty"`
 }
 
 // Mount is a directory of the host that a sandbox sees at Target. Path is "." or a path beneath Root, which is one of

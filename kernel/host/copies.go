@@ -35,6 +35,7 @@ const (
 		"group), so copies of an interpreter could use up all of it"
 	refusedRights = "this server may not make copies of an interpreter the first to go when memory runs out, so they could cost the " +
 		"interpreter its life; run the server as root"
+	refusedBeside  = "an interpreter in the sandbox of another session cannot be copied"
 	refusedBackend = "this tier of isolation cannot copy interpreters"
 )
 
@@ -218,6 +219,9 @@ func (k *interpreter) askForCopy(ctx context.Context, frameOf func(id string) an
 // copier returns the sandbox if it can have copies of its interpreter, or says why it cannot.
 func (k *interpreter) copier() (kernel.Copier, string) {
 	copier, ok := k.sandbox.(kernel.Copier)
+	if k.main != nil {
+		return nil, refusedBeside
+	}
 	if !ok {
 		return nil, refusedBackend
 	}

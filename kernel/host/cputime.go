@@ -15,15 +15,15 @@ const leastCPUPause = 10 * time.Millisecond
 // interrupts it if it has. Other processes of the session count too. The caller holds mu.
 func (k *interpreter) watchCPU(run *running, used time.Duration) {
 	cores := float64(runtime.NumCPU())
-	if k.limits.CPUs > 0 {
-		cores = min(cores, k.limits.CPUs)
+	if limit := k.limitsLocked().CPUs; limit > 0 {
+		cores = min(cores, limit)
 	}
 	pause := max(time.Duration(float64(run.CPUTime-used)/cores), leastCPUPause)
 	run.cpu = time.AfterFunc(pause, func() {
 		used := k.measure(measureTimeout).CPU - run.before.CPU
 		hit := record.LimitHit{Name: "execution_cpu_s", Value: int64(run.CPUTime / time.Second), Used: int64(used / time.Second)}
 		if used >= run.CPUTime {
-			k.reached(hit, "do less in one cell or raise the limit")
+			k.interruptFor(hit, "do less in one cell or raise the limit")
 		}
 		k.mu.Lock()
 		defer k.mu.Unlock()

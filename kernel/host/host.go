@@ -98,7 +98,8 @@ func NewHost(cfg HostConfig) *Host {
 	}
 }
 
-// Start makes a sandbox, seals it and runs an interpreter in it; it returns when the interpreter can execute. After an
+// Start makes a sandbox, seals it and runs an interpreter in it, or runs it in the sandbox of another kernel; it returns when the
+// interpreter can execute. After an
 // error nothing is left. ctx bounds the start, not the kernel's life. A key can be used only once until its Died
 // record is acknowledged; otherwise Start returns ErrKernelExists. With a SpoolDir the session must be a plain word,
 // as ids are.
@@ -114,7 +115,7 @@ func (h *Host) Start(ctx context.Context, key record.Key, env kernel.Environment
 		return command.KernelInfo{}, fmt.Errorf("start kernel: %w", err)
 	}
 	defer h.pool.starting()()
-	info, err := k.start(ctx, h.pool, env, spec)
+	info, err := k.start(ctx, h, env, spec)
 	if err != nil {
 		h.remove(k)
 		return command.KernelInfo{}, fmt.Errorf("start kernel: %w", err)

@@ -54,10 +54,11 @@ type interpreter struct {
 	large   *semaphore.Weighted     // the host's budget for large frames
 	abort   context.CancelCauseFunc // aborts the start
 
+	main     *interpreter      // whose sandbox it shares; nil if it has its own
 	sandbox  kernel.Sandbox    // set before the goroutines start
 	frames   *frame.Writer     // the same
 	first    kernel.Process    // the same; its streams are those of every interpreter that takes its place
-	watch    *watcher          // the same; nil if there is nothing to watch
+	watch    *watcher          // the same, main's if there is one; nil if there is nothing to watch
 	taps     []*tap            // the same; their contents are guarded by mu
 	proxies  map[string]string // the same; variables for programs that run inside
 	spoolDir string            // the same; "" without one
@@ -82,6 +83,7 @@ type interpreter struct {
 	mu           sync.Mutex // guards the fields below; held for reads of pipes that cannot block, and for no other I/O
 	phase        phase
 	started      time.Time
+	beside       map[*interpreter]struct{} // that share its sandbox
 	terminals    []*terminal
 	opening      int // terminals that are not among terminals yet
 	lastTerminal int
@@ -141,11 +143,12 @@ func newInterpreter(
 }
 
 // start returns when the runner is ready. After an error nothing is left.
-func (k *interpreter) start(ctx context.Context, p *pool, env kernel.Environment, spec kernel.Spec) (command.KernelInfo, error) {
+func (k *interpreter) start(ctx context.Context, h *Host, env kernel.Environment, spec kernel.Spec) (command.KernelInfo, error) {
 	trace.Step("start received")
-	if err := k.launch(ctx, p, env, spec); err != nil {
-		k.watch.close()
+	if err := k.launch(ctx, h, env, spec); err != nil {
+		k.ownWatch().close()
 		k.disconnect()
+		k.leaveMain()
 		if k.sandbox != nil {
 			err = errors.Join(err, k.sandbox.Close())
 		}
@@ -175,7 +178,7 @@ func (k *interpreter) start(ctx context.Context, p *pool, env kernel.Environment
 }
 
 // launch runs the process and the goroutines that serve it. Errors of a backend name the step.
-func (k *interpreter) launch(ctx context.Context, p *pool, env kernel.Environment, spec kernel.Spec) error {
+func (k *interpreter) launch(ctx context.Context, h *Host, env kernel.Environment, spec kernel.Spec) error {
 	dir, err := spool.Folder(k.cfg.SpoolDir, k.key)
 	if err != nil {
 		return err
@@ -189,19 +192,12 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env kernel.Environmen
 		}
 		opened <- err
 	}()
-	err = k.seal(ctx, p, env, spec)
-	trace.Step("sandbox sealed")
+	err = k.prepare(ctx, h, env, spec)
 	if err := errors.Join(<-opened, err); err != nil {
 		return err
 	}
-	if k.watch, err = newWatcher(k, k.sandbox, spec.Workspace, spec.Disk, k.cfg.InterruptGrace, k.log); err != nil {
-		return err
-	}
-	if k.proxies, err = k.connect(ctx, spec.Network); err != nil {
-		return err
-	}
 	k.noInstalls, k.noTools, k.noAfter = spec.NoInstalls, spec.NoTools, spec.NoAfter
-	process, err := k.sandbox.Start(ctx, kernel.Program{Env: k.runnerEnv(spec.Loss)})
+	process, err := k.sandbox.Start(ctx, kernel.Program{Env: k.runnerEnv(spec.Loss), Dir: spec.Dir, Beside: k.main != nil})
 	if err != nil {
 		return fmt.Errorf("start runner: %w", err)
 	}
@@ -222,6 +218,27 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env kernel.Environmen
 		k.readers.Go(func() { k.readTap(t) })
 	}
 	return nil
+}
+
+// prepare provides a sandbox that is sealed for the session, with what belongs to it.
+func (k *interpreter) prepare(ctx context.Context, h *Host, env kernel.Environment, spec kernel.Spec) error {
+	if spec.Beside != "" {
+		main, err := h.owner(spec.Beside)
+		if err != nil {
+			return err
+		}
+		return k.share(main)
+	}
+	err := k.seal(ctx, h.pool, env, spec)
+	trace.Step("sandbox sealed")
+	if err != nil {
+		return err
+	}
+	if k.watch, err = newWatcher(k, k.sandbox, spec.Workspace, spec.Disk, k.cfg.InterruptGrace, k.log); err != nil {
+		return err
+	}
+	k.proxies, err = k.connect(ctx, spec.Network)
+	return err
 }
 
 // lossVariable tells the runner when and why the variables of an earlier kernel were lost. The runner removes it from the
@@ -329,13 +346,13 @@ func (k *interpreter) killLocked(why ending) {
 
 // supervise waits for the end of the kernel, whatever its cause, and leaves nothing but its records.
 func (k *interpreter) supervise() {
-	if k.watch != nil {
-		go k.watch.run()
+	if w := k.ownWatch(); w != nil {
+		go w.run()
 	}
 	k.awaitEnd()
 	ended := time.Now()
 	full := k.endedByFullDisk()
-	k.watch.stop()
+	k.ownWatch().stop()
 	k.leave()
 	k.records.Lift()
 	after := k.measure(lastMeasureTimeout)
@@ -356,7 +373,8 @@ func (k *interpreter) supervise() {
 	k.disconnect()
 	k.closeTerminals()
 	k.closePrograms()
-	k.watch.wait()
+	k.ownWatch().wait()
+	k.leaveMain()
 	k.forgetIfWanted()
 	close(k.gone)
 	k.forgetIfWanted() // in case the last record was acknowledged in between
@@ -464,8 +482,9 @@ func (k *interpreter) finish(ended time.Time, after kernel.Usage, full *record.L
 		died.Reason = k.cause.reason
 	}
 	if k.cause == nil && died.Exit.Limit == kernel.LimitMemory {
-		used := max(peak(after), k.limits.MemoryBytes) // it was reached, whatever can still be measured
-		died.Limit = &record.LimitHit{Name: "memory_bytes", Value: k.limits.MemoryBytes, Used: used}
+		limit := k.limitsLocked().MemoryBytes
+		used := max(peak(after), limit) // it was reached, whatever can still be measured
+		died.Limit = &record.LimitHit{Name: "memory_bytes", Value: limit, Used: used}
 	}
 	if k.cause == nil && full != nil {
 		died.Reason, died.Limit = kernel.LimitDisk, full

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,7 +28,7 @@ func (k *interpreter) explain(f *frame.Error) *record.LimitHit {
 		k.mu.Unlock()
 		return nil
 	}
-	run, limits := *k.run, k.limits
+	run, limits := *k.run, k.limitsLocked()
 	k.mu.Unlock()
 	e := &f.Info
 	switch {
@@ -142,8 +143,16 @@ func renameError(e *record.ErrorInfo, ename, evalue string) {
 	e.Traceback = append(e.Traceback, ename+": "+evalue)
 }
 
-// reached interrupts the running execution, once, because it has reached a limit that only the watcher enforces.
+// reached interrupts the executions that run in the sandbox, since it has reached a limit that only the watcher enforces: which of
+// them is the cause is not known.
 func (k *interpreter) reached(hit record.LimitHit, advice string) {
+	for _, one := range append(k.others(), k) {
+		one.interruptFor(hit, advice)
+	}
+}
+
+// interruptFor interrupts the running execution, once, because of a limit.
+func (k *interpreter) interruptFor(hit record.LimitHit, advice string) {
 	defer k.records.Flush()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -200,12 +209,20 @@ func (k *interpreter) tellKills(usage kernel.Usage) {
 func (k *interpreter) limitsNow() kernel.Limits {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	return k.limitsLocked()
+}
+
+func (k *interpreter) limitsLocked() kernel.Limits {
+	if k.main != nil {
+		return k.main.limitsNow()
+	}
 	return k.limits
 }
 
-// busy reports whether an execution is running.
+// busy reports whether an execution is running in the sandbox.
 func (k *interpreter) busy() bool {
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.run != nil
+	running := k.run != nil
+	k.mu.Unlock()
+	return running || slices.ContainsFunc(k.others(), (*interpreter).busy)
 }

@@ -82,6 +82,7 @@ func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, v
 		{"what is deleted and on its way or mapped is counted, and stays there", namelessIsSeen},
 
 		{"the runner answers on its control stream", runnerAnswers},
+		{"a runner beside the first one shares its files and processes, and ends alone", runnerBeside},
 		{"the runner has no descriptors but the standard ones and control", runnerDescriptors},
 		{"the runner is an ordinary interpreter", runnerIsOrdinary},
 		{"the runner has room for sixty threads in 512 MiB", runnerThreads},

@@ -38,7 +38,12 @@ type frame struct {
 // runner starts the runner and waits until it is ready.
 func runner(t *testing.T, s kernel.Sandbox) *kernelRig {
 	t.Helper()
-	p := start(t, s, kernel.Program{})
+	return runnerAs(t, s, kernel.Program{})
+}
+
+func runnerAs(t *testing.T, s kernel.Sandbox, as kernel.Program) *kernelRig {
+	t.Helper()
+	p := start(t, s, as)
 	if p.Control() == nil {
 		t.Fatal("the runner has no control stream")
 	}
@@ -122,6 +127,46 @@ func runnerAnswers(t *testing.T, r *rig) {
 	k.prints("print(6 * 7)", "42")
 	k.prints("x = 5", "")
 	k.prints("print(x)", "5")
+}
+
+func runnerBeside(t *testing.T, r *rig) {
+	s := r.sealed(t)
+	first := runner(t, s)
+	first.prints("import os; x = 1; os.mkdir('below'); print('from the first', end='', file=open('below/a', 'w'))", "")
+	other := runnerAs(t, s, kernel.Program{Beside: true, Dir: "below"})
+	other.prints("import os; print(open('a').read(), 'x' in globals())", "from the first False")
+	other.prints(`
+import subprocess
+own = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+print(os.path.exists(os.environ["TALARIA_INSTALLS"] + "/asks"))
+print(own.pid, file=open("pid", "w"))`, "True")
+	first.prints(`
+def lives():
+    try:
+        os.kill(int(open("below/pid").read()), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError: # without namespaces, processes of one cannot signal those of the other
+        pass
+    return True
+print(os.path.exists(os.environ['TALARIA_INSTALLS'] + '/asks'), lives())`, "True True")
+	if err := other.process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-other.process.Done()
+	first.prints(`
+import time
+end = time.monotonic() + 30
+while lives() and time.monotonic() < end: # until somebody has waited for it
+    time.sleep(0.01)
+print(lives(), x)`, "False 1")
+	third := runnerAs(t, s, kernel.Program{Beside: true, Dir: "absent"}) // which does not matter
+	third.send("import os; os._exit(7)")
+	<-third.process.Done()
+	if exit := third.process.Exit(); exit.Code != 7 || exit.Lost {
+		t.Errorf("it ended with %+v", exit)
+	}
+	first.prints("print(x)", "1")
 }
 
 func runnerDescriptors(t *testing.T, r *rig) {

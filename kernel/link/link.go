@@ -52,8 +52,11 @@ type Versions struct {
 // versions name theirs ([kernel.Spec]); versions 3, 5 and 7 have further kinds of records. Version 6
 // has the request usages, version 8 one-shot runs, version 9 the standard input of programs, version 10
 // copies of interpreters, with a record of their own, version 12 saving a copy's variables, version 13 programs
-// that end with their process groups, and version 14 interpreters that step aside.
-var supported = Versions{Min: 1, Max: 14}
+// that end with their process groups, version 14 interpreters that step aside, and version 15 kernels in the sandbox of another one.
+var supported = Versions{Min: 1, Max: 15}
+
+// sinceBeside is the first version with kernels in the sandbox of another one.
+const sinceBeside = 15
 
 // A new encoding of records requires a new version of the protocol: this line then fails to compile.
 var _ = [1]struct{}{}[record.Encoding-1]

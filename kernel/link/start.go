@@ -34,7 +34,7 @@ func (c *Client) Start(
 func (c *Client) startOnce(
 	ctx context.Context, key record.Key, env kernel.Environment, spec kernel.Spec,
 ) (info command.KernelInfo, err error) {
-	r, err := c.place(ctx)
+	r, err := c.placeFor(ctx, spec)
 	if err != nil {
 		return info, err
 	}
@@ -63,6 +63,29 @@ func (c *Client) startOnce(
 		r.left.forget(key)
 	}
 	return info, err
+}
+
+// placeFor returns the host for a new kernel: the one with the kernel whose sandbox it shares, or the one for all others.
+func (c *Client) placeFor(ctx context.Context, spec kernel.Spec) (*remote, error) {
+	if spec.Beside == "" {
+		return c.place(ctx)
+	}
+	c.mu.Lock()
+	var r *remote
+	newest := int64(-1)
+	for key, k := range c.kernels {
+		if key.Session == spec.Beside && key.Generation > newest {
+			r, newest = k.host, key.Generation
+		}
+	}
+	c.mu.Unlock()
+	switch {
+	case r == nil:
+		return nil, command.ErrNoKernel
+	case r.protocol < sinceBeside:
+		return nil, command.ErrTooOld
+	}
+	return r, nil
 }
 
 // lose forgets a kernel, unless another one has its key.

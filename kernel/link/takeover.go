@@ -26,7 +26,7 @@ func (s *server) start(c *conn, first request) {
 	k := s.newKernelConn(c, in.Key)
 	var had holder
 	if err == nil {
-		had, err = s.begin(k)
+		had, err = s.begin(k, in.Spec.Beside != "")
 	}
 	if err != nil {
 		k.cancel()
@@ -63,14 +63,14 @@ func (s *server) start(c *conn, first request) {
 	k.serve()
 }
 
-// begin reserves the key for a start.
-func (s *server) begin(k *kernelConn) (had holder, err error) {
+// begin reserves the key for a start. A host that takes no new kernels takes those that run beside one that it has.
+func (s *server) begin(k *kernelConn, beside bool) (had holder, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch had = s.holders[k.key]; {
 	case s.closing:
 		return had, command.ErrHostClosed
-	case s.retired:
+	case s.retired && !beside:
 		return had, errRetired
 	case had.conn != nil && !isClosed(had.conn.done):
 		return had, command.ErrKernelExists

@@ -176,7 +176,7 @@ func (s *Sandbox) start(ctx context.Context, cmd kernel.Program) (_ *Process, er
 	}
 
 	body := startRequest{Args: cmd.Args, Script: cmd.Script, Environment: cmd.Env, Directory: cmd.Dir,
-		Terminal: cmd.Terminal != nil, Group: cmd.Group}
+		Terminal: cmd.Terminal != nil, Group: cmd.Group, Beside: cmd.Beside}
 	if body.Args == nil {
 		body.Args = []string{}
 	}
@@ -190,7 +190,7 @@ func (s *Sandbox) start(ctx context.Context, cmd kernel.Program) (_ *Process, er
 		return nil, err
 	}
 	p.pid = started.PID
-	if p.control != nil {
+	if p.control != nil && !cmd.Beside {
 		s.mu.Lock()
 		s.runner, s.interpreter = started.PID, p.id
 		s.mu.Unlock()

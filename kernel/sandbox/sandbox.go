@@ -84,7 +84,7 @@ type Sandbox struct {
 	reachedAt     time.Time
 	unnamed       int64    // how many were killed for it whose end was not noticed yet
 	outlived      int64    // how many of these were killed while the interpreter lived on
-	runner        int      // the pid inside of the interpreter: of the last runner that was started, or of its copy that was woken last
+	runner        int      // the pid inside of the interpreter: of its runner, or of that one's copy that was woken last
 	interpreter   int64    // the id of the same process
 	reading       *reading // the last one; nil before
 	shared        int64    // bytes that pid 1 shares with the fork server that it was forked from

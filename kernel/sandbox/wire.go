@@ -93,6 +93,7 @@ type startRequest struct {
 	Directory   string            `json:"directory"`
 	Terminal    bool              `json:"terminal"` // the descriptors are those of a terminal
 	Group       bool              `json:"group"`
+	Beside      bool              `json:"beside"`
 }
 
 // adoptRequest names a process that pid 1 has inherited, by its pid inside.

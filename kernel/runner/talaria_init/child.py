@@ -44,6 +44,7 @@ class Start:
     directory: str
     terminal: bool  # it runs in the foreground of the terminal that both descriptors belong to
     group: bool  # signals to a command go to its process group, which ends with it
+    beside: bool  # a runner beside the first one: it may begin in the workspace, and what it has started ends with it
 
 
 class Runner:
@@ -82,7 +83,10 @@ class Runner:
     def begin(self, start: Start, fds: list[int]) -> Callable[[], None]:
         """The caller unwinds its stack and calls the returned function."""
         if start.directory:
-            os.chdir(start.directory)
+            with contextlib.suppress(OSError if start.beside else ()):
+                os.chdir(start.directory)
+        if start.beside:  # the first runner serves the usual folder
+            start.environment["TALARIA_INSTALLS"] = f"{places.installs()}-{os.urandom(8).hex()}"
         if start.environment:
             self._fresh = self._fresh or preload.conflicts(start.environment, Limits())
             self._environment.update(start.environment)

@@ -50,7 +50,8 @@ class Init:
         self._spare = ready
         self._children: dict[int, int] = {}  # id by pid
         self._groups: set[int] = set()  # those of the children whose process groups end with them
-        self._first_command: tuple[int, int] | None = None  # the age of the first one, see leftovers.Process
+        self._beside: set[int] = set()  # runners beside the first one
+        self._first_command: tuple[int, int] | None = None  # the age of the first of both, see leftovers.Process
         self._saving: list[tuple[int, int]] = []  # the pids of copies that save their variables, each with the id of the request
         self._environment: dict[str, str] = {}
         self._session: list[str] = []  # the names of the session's variables
@@ -215,6 +216,9 @@ class Init:
         if pid:
             theirs.close()
             self._hear(ours)
+            if start.beside:
+                self._beside.add(pid)
+                self._note_command(pid)
             self._started(id, pid)
             return
         self._channel.forget()
@@ -245,13 +249,16 @@ class Init:
         if not failure:
             if start.group:
                 self._groups.add(pid)
-            if self._first_command is None:
-                process = leftovers.look(pid)
-                self._first_command = process.age if process else (0, 0)
+            self._note_command(pid)
             self._started(id, pid)
             return
         os.waitpid(pid, 0)
         raise OSError(int(failure), f"{start.args[0]}: {os.strerror(int(failure))}")
+
+    def _note_command(self, pid: int) -> None:
+        if self._first_command is None:
+            process = leftovers.look(pid)
+            self._first_command = process.age if process else (0, 0)
 
     def _hear(self, channel: Channel) -> bytes:
         """What a child sends until it is a command, or has ended: an error number, or nothing."""
@@ -288,7 +295,10 @@ class Init:
 
     def _signal(self, id: int, body: dict, fds: list[int]) -> None:
         pid = self._pid(body["process"])
-        if pid in self._groups:
+        if pid in self._beside and body["signal"] == _signal.SIGKILL:
+            self._stop(pid)
+            leftovers.end(pid, leader=True, is_ours=_nothing)
+        elif pid in self._groups:
             os.killpg(pid, body["signal"])
         elif pid is not None:
             os.kill(pid, body["signal"])
@@ -308,12 +318,15 @@ class Init:
         if old is None or copy is None or os.waitid(os.P_PID, copy, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             raise ProcessLookupError(errno.ESRCH, "one of the processes has ended")
         if not body["spares"]:
-            os.kill(old, _signal.SIGSTOP)
-            os.waitid(os.P_PID, old, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            self._stop(old)
         if copy != old:  # before the copy goes on, and starts processes itself
             leftovers.end(old, leader=not body["spares"], is_ours=self._is_orphan_of_cells)
         _signal_copy(copy, _signal.SIGRTMAX)
         self._channel.send(encode(op="done", id=id))
+
+    def _stop(self, pid: int) -> None:
+        os.kill(pid, _signal.SIGSTOP)
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def _is_orphan_of_cells(self, process: leftovers.Process) -> bool:
         """Whether a process has lost its parent and cannot descend from a command, since it is older than all of them. Of younger
@@ -364,6 +377,9 @@ class Init:
                 self._groups.discard(ended.si_pid)
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(ended.si_pid, _signal.SIGKILL)
+            if ended.si_pid in self._beside:  # the same holds for sessions
+                self._beside.discard(ended.si_pid)
+                leftovers.end(ended.si_pid, leader=False, is_ours=_nothing)
             pid, status, used = os.wait4(ended.si_pid, 0)
             tier.current.forget(pid)
             if self._spare and pid == self._spare.pid:
@@ -396,6 +412,10 @@ def begin(fd: int) -> Next:
     linux.set_name("talaria-init")
     init = Init(Channel(FIRST_FD), made)
     return lambda: init.serve(answer)
+
+
+def _nothing(process: leftovers.Process) -> bool:
+    return False
 
 
 def _signal_copy(pid: int, number: int) -> None:
