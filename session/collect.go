@@ -56,6 +56,8 @@ func (t *translation) collect(r *run) change {
 	}
 	ctx, done := s.collecting(t.ctx)
 	defer done()
+	s.known.looking.Lock()
+	defer s.known.looking.Unlock()
 	known, _ := s.known.get()
 	next, changes, err := s.known.scan(ctx, known)
 	if t.ctx.Err() != nil { // the next server looks for them

@@ -19,7 +19,7 @@ func (m *Manager) Create(ctx context.Context, owner string, req api.SessionReque
 	if err != nil {
 		return nil, err
 	}
-	s, err := m.make(ctx, owner, req.ID, set, nil)
+	s, err := m.make(ctx, making{owner: owner, clientID: req.ID, set: set})
 	if errors.Is(err, store.ErrExists) {
 		return nil, api.Errorf(api.CodeSessionExists, "you already have a session %q; use PUT to get it, or DELETE to end it", *req.ID)
 	}
@@ -57,7 +57,7 @@ func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionR
 		if !errors.Is(err, ErrDeleted) {
 			return nil, false, err
 		}
-		s, err = m.make(context.WithoutCancel(ctx), owner, &id, set, nil)
+		s, err = m.make(context.WithoutCancel(ctx), making{owner: owner, clientID: &id, set: set})
 		if !errors.Is(err, store.ErrExists) {
 			return s, err == nil, err
 		}
@@ -93,12 +93,21 @@ func (s *Session) apply(ctx context.Context, req api.SessionRequest, set setting
 	})
 }
 
+// making says what session to make.
+type making struct {
+	owner    string
+	clientID *string // nil: the one that the server makes
+	set      settings.Settings
+	// fill, if it is not nil, gives the session its files before anybody finds it, and returns the change that is committed first;
+	// then the session has no kernel until it is used.
+	fill   func(*Session) (change, error)
+	main   *Session // that it is beside; nil for none
+	folder string   // where its kernels begin then
+}
+
 // make creates the session's folder, row and first event. It returns [store.ErrExists] if the owner has a session with
 // that id.
-//
-// fill, if it is not nil, gives the session its files before anybody finds it, and returns the change that is committed first; then
-// the session has no kernel until it is used.
-func (m *Manager) make(ctx context.Context, owner string, clientID *string, set settings.Settings, fill filler) (*Session, error) {
+func (m *Manager) make(ctx context.Context, as making) (*Session, error) {
 	if err := m.Ready(); err != nil {
 		return nil, err
 	}
@@ -106,30 +115,31 @@ func (m *Manager) make(ctx context.Context, owner string, clientID *string, set 
 		return nil, err
 	}
 	use := ownerUse{sessions: 1}
-	if fill == nil {
+	if as.fill == nil {
 		use.kernels = 1
 		if err := m.room(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := m.operator.FindMounts(set.Mounts); err != nil {
+	if _, err := m.operator.FindMounts(as.set.Mounts); err != nil {
 		return nil, err
 	}
-	if err := m.takeSession(owner, use); err != nil {
+	if err := m.takeSession(as.owner, use); err != nil {
 		return nil, err
 	}
-	s, err := m.makeCounted(ctx, owner, clientID, set, fill)
+	s, err := m.makeCounted(ctx, as)
 	if err != nil {
-		m.owners.add(owner, ownerUse{sessions: -use.sessions, kernels: -use.kernels})
+		m.owners.add(as.owner, ownerUse{sessions: -use.sessions, kernels: -use.kernels})
 	}
 	return s, err
 }
 
 // makeCounted makes a session that is counted already.
-func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *string, set settings.Settings, fill filler) (*Session, error) {
+func (m *Manager) makeCounted(ctx context.Context, as making) (*Session, error) {
 	trace.Step("request received")
+	set, fill := as.set, as.fill
 	row := store.Session{
-		ID: newID(), Owner: owner, Name: set.Name, Environment: set.Environment.Name, Isolation: string(set.Isolation),
+		ID: newID(), Owner: as.owner, Name: set.Name, Environment: set.Environment.Name, Isolation: string(set.Isolation),
 		Limits: set.Limits, IdleTimeoutMS: set.IdleMS, Env: set.Env, Secrets: set.Secrets, Metadata: set.Metadata, Mounts: set.Mounts, Network: set.Network,
 		Packages: set.Packages, BuiltinTools: set.Builtin, Tools: set.Tools, MCPServers: set.Servers, Guard: set.Guard, Approvals: set.Approvals, Budgets: set.Budgets, Checkpoints: set.Checkpoints, OnIdle: set.OnIdle,
 		State: api.StateStarting, Generation: 1, LogID: newID(), FirstSeq: 1,
@@ -140,13 +150,11 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 	}
 	row.LastActiveAt = row.CreatedAt
 	row.ClientID = row.ID
-	if clientID != nil {
-		row.ClientID = *clientID
+	if as.clientID != nil {
+		row.ClientID = *as.clientID
 	}
-	row.N, row.UID = m.number()
-	s, err := m.allocate(row)
+	s, err := m.allocate(&row, as)
 	if err != nil {
-		m.freeUID(row.UID)
 		return nil, err
 	}
 	trace.Step("workspace allocated")
@@ -182,24 +190,28 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 	if fill == nil && len(set.Packages) == 0 {
 		s.startSoon()
 	}
-	m.cfg.Log.Info("session created", "session", row.ID, "owner", owner)
+	m.cfg.Log.Info("session created", "session", row.ID, "owner", as.owner)
 	return s, nil
 }
 
-// filler gives a new session its files, and returns a change that is to be committed with it.
-type filler func(*Session) (change, error)
-
-// number gives a new session its number and, if sessions have user ids of their own, the lowest free one.
-func (m *Manager) number() (n int64, uid int) {
+// number gives a new session its number.
+func (m *Manager) number() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lastN++
+	return m.lastN
+}
+
+// takeUID returns the lowest free user id if sessions have user ids of their own, or 0.
+func (m *Manager) takeUID() (uid int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.cfg.UIDBase > 0 {
 		for uid = m.cfg.UIDBase; m.uids[uid]; uid++ {
 		}
 		m.uids[uid] = true
 	}
-	return m.lastN, uid
+	return uid
 }
 
 func (m *Manager) freeUID(uid int) {
@@ -225,17 +237,29 @@ func (m *Manager) room(ctx context.Context) error {
 	return nil
 }
 
-func (m *Manager) allocate(row store.Session) (*Session, error) {
+// allocate numbers the row and returns the session, with a workspace unless it is beside another one. The caller releases it.
+func (m *Manager) allocate(row *store.Session, as making) (*Session, error) {
 	ctx := context.Background()
+	row.N = m.number()
+	if as.main != nil {
+		row.UID, row.Beside, row.Folder = as.main.uid, as.main.n, as.folder
+		as.main.retain() // on its goroutine, so it does not leave
+		s := m.sessionBeside(*row, as.main)
+		s.retain()
+		return s, nil
+	}
+	row.UID = m.takeUID()
 	dir, err := m.cfg.Disk.Create(ctx, row.ID, row.UID, row.Limits.DiskBytes)
 	if err != nil {
+		m.freeUID(row.UID)
 		return nil, err
 	}
-	s, err := m.sessionIn(ctx, row, dir)
+	s, err := m.sessionIn(ctx, *row, dir)
 	if err != nil {
+		m.freeUID(row.UID)
 		return nil, errors.Join(err, dir.Discard(), m.cfg.Disk.Delete(ctx, row.ID))
 	}
-	s.retain() // for the caller that creates it
+	s.retain()
 	return s, nil
 }
 

@@ -25,7 +25,19 @@ func (m *Manager) Delete(ctx context.Context, owner, id string) error {
 	if !first {
 		return api.Errorf(api.CodeSessionNotFound, "you have no session %.140q", id)
 	}
-	return s.remove(context.WithoutCancel(ctx))
+	ctx = context.WithoutCancel(ctx)
+	if err := s.deleteBeside(ctx); err != nil {
+		s.undelete()
+		return fmt.Errorf("delete the sessions beside it: %w", err)
+	}
+	return s.remove(ctx)
+}
+
+// undelete ends an attempt to delete the session, which can be tried again.
+func (s *Session) undelete() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = false
 }
 
 func (s *Session) remove(ctx context.Context) error {
@@ -38,9 +50,7 @@ func (s *Session) remove(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		s.mu.Lock()
-		s.gone = false // it can be tried again
-		s.mu.Unlock()
+		s.undelete()
 		return fmt.Errorf("end the session's kernel: %w", err)
 	}
 	<-s.stopped
@@ -62,6 +72,10 @@ func (s *Session) remove(ctx context.Context) error {
 // removeFiles removes the files of a session whose row is gone, and the session from memory.
 func (s *Session) removeFiles(ctx context.Context) error {
 	s.m.drop(s)
+	if s.main != nil {
+		s.leaveMain()
+		return nil
+	}
 	s.known.scanning.Lock()
 	defer s.known.scanning.Unlock()
 	err := errors.Join(s.dir.Discard(), s.packages.Close(), s.m.cfg.Disk.Delete(ctx, s.id))

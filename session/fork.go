@@ -40,6 +40,8 @@ func (s *Session) Fork(ctx context.Context, req api.ForkRequest) (reply api.Fork
 	switch {
 	case count < 1 || count > api.MaxForks:
 		return reply, api.Invalid("count must be between 1 and %d", api.MaxForks)
+	case s.main != nil:
+		return reply, s.noCheckpoints()
 	case req.Name != nil && len(*req.Name) > settings.MaxName:
 		return reply, api.Invalid("name is longer than %d bytes", settings.MaxName)
 	}
@@ -80,6 +82,9 @@ func (m *Manager) EnsureFork(ctx context.Context, owner, id, of string, metadata
 		return nil, err
 	}
 	defer parent.Release()
+	if parent.main != nil {
+		return nil, parent.noCheckpoints()
+	}
 	ctx = context.WithoutCancel(ctx)
 	hold := m.cfg.Artifacts.Hold()
 	defer hold.Release()
@@ -97,10 +102,10 @@ func (m *Manager) EnsureFork(ctx context.Context, owner, id, of string, metadata
 
 // forkAs makes a fork, under an id if it is not nil, and returns what did not come along. The caller releases the fork.
 func (s *Session) forkAs(ctx context.Context, id *string, from origin) (fork *Session, lost []api.NotRestored, err error) {
-	fork, err = s.m.make(ctx, s.owner, id, from.set, func(fork *Session) (c change, err error) {
+	fork, err = s.m.make(ctx, making{owner: s.owner, clientID: id, set: from.set, fill: func(fork *Session) (c change, err error) {
 		c, lost, err = fork.fill(ctx, from)
 		return c, err
-	})
+	}})
 	return fork, lost, err
 }
 

@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
-	"golang.org/x/sync/errgroup"
 
 	"talaria/api"
 	"talaria/artifacts"
@@ -31,6 +32,9 @@ const maxAttempts = 2
 // Hibernate saves the variables and ends the kernel; the next use has them back. While a cell runs or waits it fails with
 // kernel_busy. A session that hibernates already stays as it is.
 func (s *Session) Hibernate(ctx context.Context) (reply api.HibernateReply, err error) {
+	if err := s.hibernateBeside(ctx); err != nil {
+		return reply, err
+	}
 	err = s.do(context.WithoutCancel(ctx), func(own context.Context) error {
 		if err := s.atRest("hibernate"); err != nil {
 			return err
@@ -100,7 +104,7 @@ func (s *Session) saveVariables(ctx context.Context, hold *artifacts.Hold, limit
 	limit = min(limit, s.limits.MemoryBytes)
 	s.mu.Unlock()
 	return s.variablesFile.save(ctx, hold, key, limit, count,
-		command.SaveVariables{Path: savedFile, Seconds: saveTime.Seconds(), MaxBytes: limit})
+		command.SaveVariables{Path: s.variablesFile.name, Seconds: saveTime.Seconds(), MaxBytes: limit})
 }
 
 // saveCopy does the same with the variables that a live checkpoint has, whatever goes on in the kernel. It fails with
@@ -110,7 +114,7 @@ func (s *Session) saveCopy(ctx context.Context, hold *artifacts.Hold, row store.
 	key, limit := s.key(), s.limits.MemoryBytes
 	s.mu.Unlock()
 	saved, err := s.variablesFile.save(ctx, hold, key, limit, row.ExecutionCount,
-		command.SaveCopy{ID: row.Copy, Path: savedFile, Seconds: saveTime.Seconds(), MaxBytes: limit})
+		command.SaveCopy{ID: row.Copy, Path: s.variablesFile.name, Seconds: saveTime.Seconds(), MaxBytes: limit})
 	if errors.Is(err, command.ErrNoCopy) || errors.Is(err, command.ErrNoKernel) {
 		return nil, api.Errorf(api.CodeCheckpointGone, "the variables of this checkpoint are gone: its copy of the interpreter has ended, maybe for lack "+
 			"of memory; its files are still there")
@@ -272,23 +276,21 @@ const endingAtOnce = 4
 // HostEnds hibernates the sessions with these kernels that run no cell and whose settings say so, since the host of the
 // kernels ends. The others are left to the host. Sessions with a kernel are always loaded. ctx bounds the time.
 func (m *Manager) HostEnds(ctx context.Context, keys []record.Key) {
-	var saving errgroup.Group
+	ending := map[*Session]record.Key{}
 	for _, key := range keys {
-		s := m.known(key.Session)
-		if s == nil {
-			continue
+		if s := m.known(key.Session); s != nil {
+			ending[s] = key
 		}
-		saving.Go(func() error {
-			return s.do(ctx, func(own context.Context) error {
-				s.mu.Lock()
-				same := s.key() == key
-				s.mu.Unlock()
-				if same && ctx.Err() == nil {
-					s.hibernateAtEnd(own)
-				}
-				return nil
-			})
-		})
 	}
-	_ = saving.Wait() // of sessions that end, or that ctx has left no time for
+	besideFirst(slices.Collect(maps.Keys(ending)), func(s *Session) {
+		_ = s.do(ctx, func(own context.Context) error { // it fails for a session that ends, or that ctx has left no time for
+			s.mu.Lock()
+			same := s.key() == ending[s]
+			s.mu.Unlock()
+			if same && ctx.Err() == nil {
+				s.hibernateAtEnd(own)
+			}
+			return nil
+		})
+	})
 }

@@ -113,17 +113,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 	}
 	trace.Step("generation committed")
 	key := record.Key{Session: s.id, Generation: generation + wakes}
-	mounts, err := s.m.operator.FindMounts(s.mounts)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	reached := s.network
-	s.mu.Unlock()
-	if err := s.m.operator.PermitNetwork(reached); err != nil { // the bounds are not those of its creation
-		return err
-	}
-	root, release, err := s.dir.Hold()
+	spec, release, err := s.kernelSpec(ctx, limits)
 	if err != nil {
 		return err
 	}
@@ -139,16 +129,14 @@ func (s *Session) startKernel(ctx context.Context) error {
 			return placed
 		}
 	}
-	info, err := s.m.cfg.Host.Start(ctx, key, s.env, kernel.Spec{
-		UID: s.uid, Workspace: root, Disk: s.dir.Held(), Packages: s.packages.File(), Env: environ(s.variables, s.secrets), TZ: s.m.cfg.TZ, Limits: limits,
-		Hostname: "talaria", Strict: s.isolation == api.IsolationStrict, Mounts: mounts, Network: s.m.operator.KernelNetwork(reached),
-		NoInstalls: s.m.cfg.Packages.Off, Loss: lost.String(),
-	})
+	spec.NoInstalls, spec.Loss = s.m.cfg.Packages.Off, lost.String()
+	info, err := s.m.cfg.Host.Start(ctx, key, s.env, spec)
 	if err != nil {
 		return err
 	}
 	trace.Step("kernel ready")
 	s.running = true
+	s.holdMain()
 	go s.pump(ctx, key, 0)
 	if saved != nil {
 		if _, err := s.loadSaved(ctx, key, saved, placed); err != nil {
@@ -156,6 +144,32 @@ func (s *Session) startKernel(ctx context.Context) error {
 		}
 	}
 	return s.ready(ctx, info)
+}
+
+// kernelSpec is what a kernel of the session is started with, until release is called.
+func (s *Session) kernelSpec(ctx context.Context, limits kernel.Limits) (spec kernel.Spec, release func(), err error) {
+	if s.main != nil {
+		_, err := s.main.needKernel(ctx, "a session in its sandbox")
+		return kernel.Spec{Beside: s.main.id, Dir: s.folder}, func() {}, err
+	}
+	mounts, err := s.m.operator.FindMounts(s.mounts)
+	if err != nil {
+		return spec, nil, err
+	}
+	s.mu.Lock()
+	reached := s.network
+	s.mu.Unlock()
+	if err := s.m.operator.PermitNetwork(reached); err != nil { // the bounds are not those of its creation
+		return spec, nil, err
+	}
+	root, release, err := s.dir.Hold()
+	if err != nil {
+		return spec, nil, err
+	}
+	return kernel.Spec{
+		UID: s.uid, Workspace: root, Disk: s.dir.Held(), Packages: s.packages.File(), Env: environ(s.variables, s.secrets), TZ: s.m.cfg.TZ, Limits: limits,
+		Hostname: "talaria", Strict: s.isolation == api.IsolationStrict, Mounts: mounts, Network: s.m.operator.KernelNetwork(reached),
+	}, release, nil
 }
 
 // ready records what a kernel that answers reports about itself, if that is new.
@@ -297,6 +311,9 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 
 // Reset ends the kernel and starts a fresh one; it returns when that one answers.
 func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
+	if s.main != nil && (r.KeepFiles != nil && !*r.KeepFiles || r.KeepPackages != nil && !*r.KeepPackages) {
+		return api.Invalid("the files and packages belong to session %.140q, in whose sandbox this one runs; reset that one", s.main.clientID)
+	}
 	return s.do(ctx, func(own context.Context) error {
 		if s.running {
 			if err := s.stop(own, reasonReset); err != nil {

@@ -29,6 +29,9 @@ type knownFiles struct {
 	scan      func(ctx context.Context, known workspace.Snapshot) (workspace.Snapshot, []workspace.Change, error)
 	executing func() bool // a cell was given to the kernel and has not ended
 
+	// The goroutines of all sessions in the sandbox look for changes. Lock looking from the scan until the snapshot is set; before mu.
+	looking sync.Mutex
+
 	scanning sync.Mutex // one scan for clients at a time, until its commit
 	covered  uint64     // guarded by scanning: changes up to this one are in the snapshot
 
@@ -44,7 +47,7 @@ type knownFiles struct {
 // connect gives the files to a session that is being loaded, with the snapshot of its database.
 func (k *knownFiles) connect(s *Session, snapshot workspace.Snapshot) {
 	k.n, k.dir, k.journal, k.log, k.touched = s.n, s.dir, s.journal, s.log, s.touched
-	k.scan, k.executing, k.snapshot = s.dir.Scan, s.isExecuting, snapshot
+	k.scan, k.executing, k.snapshot = s.dir.Scan, s.cellsRun, snapshot
 }
 
 // get returns the snapshot and its version.
@@ -151,6 +154,8 @@ func (k *knownFiles) clear(ctx context.Context) error {
 	if err := k.dir.Clear(ctx); err != nil {
 		return fmt.Errorf("empty the workspace: %w", err)
 	}
+	k.looking.Lock()
 	version := k.set(workspace.Snapshot{})
+	k.looking.Unlock()
 	return k.journal.commit(ctx, k.save(ctx, workspace.Snapshot{}, version))
 }

@@ -31,6 +31,7 @@ type loop struct {
 	// pendingArtifacts is the disk space of artifacts whose references are on their way to the log.
 	pendingArtifacts int64
 	commBytes        int64      // that betweenCells has counted since the last execution started
+	releaseMain      func()     // set while the kernel of the main session is held, see beside.go
 	due              []dueAfter // what cells that have ended asked for, and is to be done before the next one
 }
 
@@ -390,5 +391,14 @@ func (s *Session) closeLocal() error {
 	s.mu.Unlock()
 	s.tools.close()
 	s.journal.finish(ErrClosing)
+	return s.closeFolders()
+}
+
+// closeFolders releases the folders of a session that is no longer loaded.
+func (s *Session) closeFolders() error {
+	if s.main != nil {
+		s.leaveMain()
+		return nil
+	}
 	return errors.Join(s.dir.Close(), s.packages.Close())
 }

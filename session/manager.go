@@ -127,13 +127,14 @@ func (m *Manager) end(ctx context.Context, each func(*Session, context.Context) 
 		close(m.closing)
 		m.cancel()
 		m.tasks.Wait()
-		all := m.all()
-		errs := make([]error, len(all))
-		var wg sync.WaitGroup
-		for i, s := range all {
-			wg.Go(func() { errs[i] = each(s, ctx) })
-		}
-		wg.Wait()
+		var mu sync.Mutex
+		var errs []error
+		besideFirst(m.all(), func(s *Session) {
+			err := each(s, ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		})
 		m.closeErr = errors.Join(append(errs, m.cfg.Store.End(ctx))...)
 	})
 	return m.closeErr

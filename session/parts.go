@@ -25,7 +25,9 @@ func (s *Session) makeParts(r store.Session, packagesDir *workspace.Dir, snapsho
 		s.log.Warn("a session's built-in tools cannot be read; it has none")
 	}
 	s.journal.retain, s.journal.release, s.journal.limit = s.retain, s.Release, s.logLimit
-	s.known.connect(s, snapshot)
+	if s.main == nil {
+		s.known.connect(s, snapshot)
+	}
 	s.guard.journal, s.guard.log = s.journal, s.log
 	s.approvals = newApprovals(s)
 	s.tools = newTools(s, builtin)
@@ -35,13 +37,20 @@ func (s *Session) makeParts(r store.Session, packagesDir *workspace.Dir, snapsho
 	s.out = &outputHome{
 		session: s.id, artifacts: cfg.Artifacts, log: s.log, isDiskLow: m.reserve.low.Load, spare: m.spare, makeRoom: s.makeRoom,
 	}
-	s.variablesFile = variablesFile{host: cfg.Host, dir: s.dir, artifacts: cfg.Artifacts, spare: m.spare}
+	s.variablesFile = variablesFile{host: cfg.Host, dir: s.dir, name: savedFile, artifacts: cfg.Artifacts, spare: m.spare}
+	if s.main != nil {
+		s.variablesFile.name += "-" + s.id
+	}
 	s.files = files.New(files.Config{
 		Dir: s.dir, Owner: s.owner, Session: s.id, Watches: &m.watches, Spare: m.spare, Limit: s.diskLimit, Changed: s.known.note,
 		Deleted: s.deleted, ErrDeleted: ErrDeleted,
 	})
+	folder, beside := s.id, (*packages.Packages)(nil)
+	if s.main != nil {
+		folder, beside = s.main.id, s.main.packages
+	}
 	s.packages = packages.New(packages.Session{
-		Config: cfg.Packages, ID: s.id, SessionsDir: cfg.SessionsDir, Dir: packagesDir, UID: s.uid, Environment: s.env, TZ: cfg.TZ,
+		Config: cfg.Packages, ID: folder, SessionsDir: cfg.SessionsDir, Dir: packagesDir, Beside: beside, UID: s.uid, Environment: s.env, TZ: cfg.TZ,
 		Requirements: r.Packages, Host: cfg.Host, Log: s.log, Limits: s.presentLimits, Spare: m.spare, Startable: s.hasEnvironment,
 		Approve: s.approveInstall, Record: s.installed, Insist: insist, Retain: s.retain, Release: s.Release,
 	})

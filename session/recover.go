@@ -257,6 +257,7 @@ func (s *Session) requeue(ctx context.Context, row store.Session, open []store.E
 // resume continues with a living kernel from the cursor.
 func (s *Session) resume(ctx context.Context, row store.Session, a command.Attachment) error {
 	s.running, s.replayTo = true, a.Last
+	s.holdMain()
 	s.mu.Lock()
 	key := s.key()
 	s.armReaper()

@@ -146,11 +146,11 @@ func (s *Session) freeze(frozen bool) error {
 	return err
 }
 
-// withKernels returns the sessions that have a kernel, and those that are frozen. The caller releases each of them.
+// withKernels returns the sessions that have a kernel in a sandbox of their own, and those that are frozen. The caller releases each of them.
 func (m *Manager) withKernels() (list []*Session) {
 	for _, s := range m.all() {
 		s.mu.Lock()
-		if hasKernel(s.state) || s.frozen {
+		if s.main == nil && (hasKernel(s.state) || s.frozen) {
 			s.uses++ // it is not unloaded
 			list = append(list, s)
 		}

@@ -54,6 +54,7 @@ func decodeSaved(encoded []byte) (*savedVariables, error) {
 type variablesFile struct {
 	host      Host
 	dir       *disk.Workspace
+	name      string // of the file
 	artifacts *artifacts.Store
 	spare     func() error // why nothing can be written to the server's disk, or nil
 }
@@ -85,7 +86,7 @@ func (v variablesFile) save(
 	case made.Reason != "":
 		return nil, api.Errorf(api.CodeDiskLimit, "the variables could not be saved: %.500s"+unchanged, made.Reason)
 	}
-	f, entry, err := v.dir.Open(savedFile)
+	f, entry, err := v.dir.Open(v.name)
 	if err != nil {
 		return nil, fmt.Errorf("open the saved variables: %w", err)
 	}
@@ -110,7 +111,7 @@ func notSaved(losses []record.Loss) []api.NotSaved {
 
 // remove removes the file.
 func (v variablesFile) remove(ctx context.Context) {
-	_ = v.dir.Remove(context.WithoutCancel(ctx), savedFile) // it may not be there; a later server removes it
+	_ = v.dir.Remove(context.WithoutCancel(ctx), v.name) // it may not be there; a later server removes it
 }
 
 // place puts saved variables where a kernel can read them; the caller calls remove. If there is no room for them it
@@ -121,7 +122,7 @@ func (v variablesFile) place(ctx context.Context, saved *savedVariables) error {
 		return err
 	}
 	defer blob.Close()
-	if _, _, err = v.dir.Write(ctx, savedFile, blob, size); errors.Is(err, workspace.ErrNoSpace) {
+	if _, _, err = v.dir.Write(ctx, v.name, blob, size); errors.Is(err, workspace.ErrNoSpace) {
 		return api.Errorf(api.CodeDiskLimit, "the workspace has no room for the %d bytes of the saved variables, which it needs while they "+
 			"are loaded; delete files, or raise limits.disk_bytes, and use the session again: until then they stay saved", size)
 	}
@@ -134,7 +135,7 @@ func (v variablesFile) load(ctx context.Context, key record.Key, saved *savedVar
 	if placed != nil {
 		return nil, placed
 	}
-	made, err := command.Ask(ctx, v.host, key, command.LoadVariables{Path: savedFile, Digest: saved.Check})
+	made, err := command.Ask(ctx, v.host, key, command.LoadVariables{Path: v.name, Digest: saved.Check})
 	if err != nil {
 		return nil, err
 	}

@@ -52,6 +52,8 @@ type Session struct {
 	servers   []string   // the MCP servers whose tools cells may call
 	redact    *transcript.Redactor
 	dir       *disk.Workspace
+	main      *Session // beside.go; nil unless it runs in the sandbox of that one
+	folder    string   // where its kernels begin then, or ""
 	log       *slog.Logger
 
 	loop                   // loop.go: the session's goroutine
@@ -60,7 +62,7 @@ type Session struct {
 
 	// The parts of the session have locks of their own. parts.go makes them, but for what a summary needs of the first three.
 	journal       *Journal      // journal.go: the log of events
-	known         knownFiles    // knownfiles.go: the files that the log knows
+	known         *knownFiles   // knownfiles.go: the files that the log knows
 	guard         guard         // guard.go
 	executions    *Executions   // executions.go
 	approvals     *Approvals    // approvals.go
@@ -91,6 +93,7 @@ type Session struct {
 	notRestored  []api.NotRestored // when the present kernel got saved variables
 	pending      *api.PendingInput
 	gone         bool                    // being deleted, or deleted
+	beside       map[*Session]struct{}   // the loaded sessions in its sandbox
 	frozen       bool                    // the workspace is read-only, since the state disk is nearly full
 	stopCopying  context.CancelCauseFunc // ends the copying of a cell's files; nil when none are copied
 	residence                            // unload.go
@@ -98,6 +101,20 @@ type Session struct {
 
 // newSession loads the session of a row. Its goroutine is not started.
 func (m *Manager) newSession(ctx context.Context, r store.Session) (*Session, error) {
+	if r.Beside != 0 {
+		row, err := m.cfg.Store.SessionNumber(ctx, r.Beside)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, ErrDeleted
+		}
+		if err != nil {
+			return nil, err
+		}
+		main, err := m.load(ctx, row.N, row.ID)
+		if err != nil {
+			return nil, err
+		}
+		return m.sessionBeside(r, main), nil
+	}
 	dir, err := m.cfg.Disk.Load(r.ID, r.UID, r.Limits.DiskBytes)
 	if err != nil {
 		return nil, err
@@ -107,6 +124,15 @@ func (m *Manager) newSession(ctx context.Context, r store.Session) (*Session, er
 		return nil, errors.Join(err, dir.Close())
 	}
 	return s, nil
+}
+
+// sessionBeside is newSession for one beside main. It takes over the caller's use of main.
+func (m *Manager) sessionBeside(r store.Session, main *Session) *Session {
+	s := m.sessionOf(r)
+	s.prepare(r)
+	s.joins(main, r.Folder)
+	s.makeParts(r, main.packages.Dir(), workspace.Snapshot{})
+	return s
 }
 
 // sessionIn is newSession with its workspace, which it takes over unless there is an error.
@@ -129,17 +155,24 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		}
 	}
 	s := m.sessionOf(r)
-	secrets := slices.Collect(maps.Values(r.Secrets))
-	s.redact = transcript.NewRedactor(transcript.Rules{
-		Values: append(secrets, transcript.Sensitive(r.Env)...), Expressions: m.cfg.Redact, Known: m.cfg.RedactKnown,
-	})
-	s.log = m.cfg.Log.With("session", r.ID)
-	if s.saved, err = decodeSaved(r.SavedVariables); err != nil {
-		s.log.Error("the saved variables of a session cannot be read; it begins without them", "error", err)
-	}
+	s.prepare(r)
 	s.dir = dir
 	s.makeParts(r, packagesDir, snapshot)
 	return s, nil
+}
+
+// prepare adds what a summary does not need, and the files do not matter to.
+func (s *Session) prepare(r store.Session) {
+	cfg := &s.m.cfg
+	secrets := slices.Collect(maps.Values(r.Secrets))
+	s.redact = transcript.NewRedactor(transcript.Rules{
+		Values: append(secrets, transcript.Sensitive(r.Env)...), Expressions: cfg.Redact, Known: cfg.RedactKnown,
+	})
+	s.log = cfg.Log.With("session", r.ID)
+	var err error
+	if s.saved, err = decodeSaved(r.SavedVariables); err != nil {
+		s.log.Error("the saved variables of a session cannot be read; it begins without them", "error", err)
+	}
 }
 
 // sessionOf makes the session of a row without its files: good for its summary.
@@ -162,6 +195,7 @@ func (m *Manager) sessionOf(r store.Session) *Session {
 		spending: spending{budgets: r.Budgets, spent: r.Spent, createdAt: r.CreatedAt},
 		useState: useState{idleMS: r.IdleTimeoutMS, lastActive: r.LastActiveAt},
 	}
+	s.known = new(knownFiles)
 	s.known.bytes.Store(r.DiskBytes)
 	return s
 }

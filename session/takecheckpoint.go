@@ -92,6 +92,9 @@ func (s *Session) canCheckpoint(w wanted) error {
 
 // makesCheckpoints reports an error if the session's settings are against checkpoints.
 func (s *Session) makesCheckpoints() error {
+	if s.main != nil {
+		return s.noCheckpoints()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.checkpoints.set.Mode == api.CheckpointsOff {

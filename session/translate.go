@@ -307,6 +307,7 @@ func (s *Session) stopQueue() (c change) {
 func (t *translation) died(run *run, b record.Died) {
 	s := t.s
 	s.running = false
+	s.dropMain()
 	s.packages.Cancel("")
 	if run == nil { // it was given to the kernel, which never reported its start
 		s.mu.Lock()

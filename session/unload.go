@@ -126,7 +126,7 @@ func (m *Manager) read(ctx context.Context, n int64, id string) error {
 		return err
 	}
 	if !m.hold(s) {
-		return errors.Join(ErrClosing, s.dir.Close(), s.packages.Close())
+		return errors.Join(ErrClosing, s.closeFolders())
 	}
 	return nil
 }

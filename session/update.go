@@ -51,6 +51,16 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 	if err := s.m.operator.CheckPatch(p, &set); err != nil {
 		return err
 	}
+	was := set
+	was.Limits, was.Network = before, reached
+	if err := s.checkShared(p, was, set); err != nil {
+		return err
+	}
+	defer func() {
+		for _, one := range s.loadedBeside() {
+			one.share()
+		}
+	}()
 	if set.Limits.DiskBytes != before.DiskBytes {
 		if err := limitDisk(s.dir, set.Limits.DiskBytes); err != nil {
 			return err

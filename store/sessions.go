@@ -40,6 +40,8 @@ type Session struct {
 	BuiltinTools   api.Raw // true, false, or a list of names
 	Tools          []api.Tool
 	MCPServers     []string
+	Beside         int64  // the number of the session in whose sandbox its kernels run; 0: they have their own
+	Folder         string // where its kernels begin, if they run in another's sandbox; "": in the workspace
 	State          api.SessionState
 	Reason         string
 	Generation     int64
@@ -66,7 +68,7 @@ type Session struct {
 const sessionColumns = `n, id, owner, client_id, name, environment, isolation, uid, limits, idle_timeout_ms, env,
 	secrets, metadata, mounts, network, packages, builtin_tools, guard, state, reason, generation, kernel_started_at, restart_reason, layers, handle, execution_count,
 	log_id, first_seq, last_seq, kseq, late_bytes, output, disk_bytes, log_bytes, artifact_bytes, notebook_n, created_at, last_active_at,
-	budgets, spent_executions, spent_cpu_ms, spent_tool_calls, approvals, tools, mcp_servers, checkpoints, on_idle, saved, wakes`
+	budgets, spent_executions, spent_cpu_ms, spent_tool_calls, approvals, tools, mcp_servers, checkpoints, on_idle, saved, wakes, beside, folder`
 
 func scanSession(scan func(...any) error) (Session, error) {
 	var s Session
@@ -75,7 +77,7 @@ func scanSession(scan func(...any) error) (Session, error) {
 		asJSON(&s.Packages), rawColumn{&s.BuiltinTools}, &s.Guard, &s.State, &s.Reason, &s.Generation, &s.KernelStarted, &s.RestartReason, asJSON(&s.Layers), rawColumn{&s.Handle},
 		&s.ExecutionCount, &s.LogID, &s.FirstSeq, &s.LastSeq,
 		&s.KSeq, &s.LateBytes, rawColumn{&s.Output}, &s.DiskBytes, &s.LogBytes, &s.ArtifactBytes, &s.NotebookN, &s.CreatedAt, &s.LastActiveAt,
-		asJSON(&s.Budgets), &s.Spent.Executions, &s.Spent.CPUMS, &s.Spent.ToolCalls, &s.Approvals, asJSON(&s.Tools), asJSON(&s.MCPServers), asJSON(&s.Checkpoints), &s.OnIdle, rawColumn{&s.SavedVariables}, &s.Wakes)
+		asJSON(&s.Budgets), &s.Spent.Executions, &s.Spent.CPUMS, &s.Spent.ToolCalls, &s.Approvals, asJSON(&s.Tools), asJSON(&s.MCPServers), asJSON(&s.Checkpoints), &s.OnIdle, rawColumn{&s.SavedVariables}, &s.Wakes, &s.Beside, &s.Folder)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -89,13 +91,13 @@ func (t *Tx) InsertSession(s Session) error {
 	}
 	res, err := t.result(`INSERT INTO sessions (n, id, owner, client_id, name, environment, isolation, uid, limits,
 			idle_timeout_ms, env, secrets, metadata, mounts, network, packages, builtin_tools, guard, state, reason, generation, restart_reason, layers,
-			execution_count, log_id, first_seq, last_seq, kseq, late_bytes, disk_bytes, created_at, last_active_at, budgets, approvals, tools, mcp_servers, checkpoints, on_idle, saved)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			execution_count, log_id, first_seq, last_seq, kseq, late_bytes, disk_bytes, created_at, last_active_at, budgets, approvals, tools, mcp_servers, checkpoints, on_idle, saved, beside, folder)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (owner, client_id) DO NOTHING`,
 		s.N, s.ID, s.Owner, s.ClientID, s.Name, s.Environment, s.Isolation, s.UID, asJSON(&s.Limits), s.IdleTimeoutMS,
 		asJSON(&s.Env), asJSON(&s.Secrets), asJSON(&s.Metadata), asJSON(&s.Mounts), asJSON(&s.Network), asJSON(&s.Packages), cmp.Or(string(s.BuiltinTools), "true"), s.Guard, s.State,
 		s.Reason, s.Generation, s.RestartReason, asJSON(&s.Layers), s.ExecutionCount, s.LogID, s.FirstSeq, s.LastSeq, s.KSeq, s.LateBytes, s.DiskBytes,
-		s.CreatedAt, s.LastActiveAt, asJSON(&s.Budgets), s.Approvals, asJSON(&s.Tools), asJSON(&s.MCPServers), asJSON(&s.Checkpoints), s.OnIdle, nullJSON(s.SavedVariables))
+		s.CreatedAt, s.LastActiveAt, asJSON(&s.Budgets), s.Approvals, asJSON(&s.Tools), asJSON(&s.MCPServers), asJSON(&s.Checkpoints), s.OnIdle, nullJSON(s.SavedVariables), s.Beside, s.Folder)
 	if err != nil {
 		return fmt.Errorf("insert session: %w", err)
 	}
@@ -223,6 +225,11 @@ func (t *Tx) DisownSession(n int64) error {
 	return t.one(`UPDATE sessions SET owner = '', client_id = id, state = ? WHERE n = ?`, api.StateDead, n)
 }
 
+// SessionsBeside lists the sessions whose kernels run in the sandbox of the session with that number.
+func (s *Store) SessionsBeside(ctx context.Context, n int64) ([]Session, error) {
+	return s.sessions(ctx, `WHERE owner <> '' AND beside = ? AND beside <> 0 ORDER BY n`, n)
+}
+
 // DisownedSessions lists the numbers of sessions whose deletion has begun.
 func (s *Store) DisownedSessions(ctx context.Context) ([]int64, error) {
 	rows, err := s.ro.QueryContext(ctx, `SELECT n FROM sessions WHERE owner = '' ORDER BY n`)
@@ -317,13 +324,13 @@ func (f SessionFilter) clauses() (string, []any) {
 	return `WHERE ` + strings.Join(where, " AND ") + ` ORDER BY n DESC LIMIT ?`, append(args, f.Limit)
 }
 
-// OpenSessions lists the sessions that had a kernel, executions that had not ended or after which something was to be done, or open
+// OpenSessions lists, those beside others last, the sessions that had a kernel, executions that had not ended or after which something was to be done, or open
 // questions when the last server ended.
 func (s *Store) OpenSessions(ctx context.Context) ([]Session, error) {
 	return s.sessions(ctx, `WHERE owner <> '' AND (state NOT IN ('dead', 'hibernated')
 		OR EXISTS (SELECT 1 FROM executions WHERE session = sessions.n AND finished_at IS NULL)
 		OR EXISTS (SELECT 1 FROM executions WHERE session = sessions.n AND after_cell IS NOT NULL)
-		OR EXISTS (SELECT 1 FROM approvals WHERE session = sessions.n AND decision = '')) ORDER BY n`)
+		OR EXISTS (SELECT 1 FROM approvals WHERE session = sessions.n AND decision = '')) ORDER BY beside <> 0, n`)
 }
 
 // AllSessions lists every session of every owner.

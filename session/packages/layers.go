@@ -98,6 +98,10 @@ func difference(before, after map[string]string) []command.Package {
 
 // Clear removes all packages. No kernel of the session runs.
 func (p *Packages) Clear(ctx context.Context) error {
+	if err := p.take(ctx); err != nil {
+		return err
+	}
+	defer p.leave()
 	entries, err := p.in.Dir.List("")
 	if err != nil {
 		return fmt.Errorf("remove the session's packages: %w", err)

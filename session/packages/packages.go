@@ -65,7 +65,8 @@ type Session struct {
 	Config      Config
 	ID          string // which names the session's folder in SessionsDir
 	SessionsDir string
-	Dir         *workspace.Dir // of the packages; Close closes it
+	Dir         *workspace.Dir // of the packages; Close closes it, unless it is that of
+	Beside      *Packages      // which others install into as well; nil: nobody does
 	UID         int
 	Environment kernel.Environment
 	TZ          string
@@ -96,14 +97,24 @@ var (
 // Packages are what a session has installed, in a folder with one layer of them in force, and the installation that runs.
 // Only installations change the folder while a kernel runs, one at a time, and the session's goroutine without one.
 type Packages struct {
-	in Session
+	in   Session
+	turn chan struct{} // holds a value while the folder is changed; the same for all that share the folder
 
 	mu         sync.Mutex    // guards installing
 	installing *installation // the newest one, which may have ended; nil before the first
 }
 
 // New returns the packages of a session.
-func New(in Session) *Packages { return &Packages{in: in} }
+func New(in Session) *Packages {
+	p := &Packages{in: in, turn: make(chan struct{}, 1)}
+	if in.Beside != nil {
+		p.turn = in.Beside.turn
+	}
+	return p
+}
+
+// Dir returns the folder of the packages.
+func (p *Packages) Dir() *workspace.Dir { return p.in.Dir }
 
 // Requirements returns those that the session was created with.
 func (p *Packages) Requirements() []string { return p.in.Requirements }
@@ -113,6 +124,18 @@ func (p *Packages) File() *os.File { return p.in.Dir.File() }
 
 // Close releases the folder. No installation runs any more.
 func (p *Packages) Close() error { return p.in.Dir.Close() }
+
+// take waits until nobody else changes the folder; the caller calls leave.
+func (p *Packages) take(ctx context.Context) error {
+	select {
+	case p.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (p *Packages) leave() { <-p.turn }
 
 // begin makes i the newest installation and returns the one before it, or nil.
 func (p *Packages) begin(i *installation) (before *installation) {
@@ -222,6 +245,10 @@ func (p *Packages) install(ctx context.Context, i *installation, executionID str
 	if err := p.in.Approve(ctx, executionID, asked); err != nil {
 		return nil, err
 	}
+	if err := p.take(ctx); err != nil {
+		return nil, err
+	}
+	defer p.leave()
 	from, err := p.in.Config.Index(ctx)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,213 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+
+	"talaria/api"
+	"talaria/session/settings"
+	"talaria/store"
+)
+
+// A session can be beside another one: its kernels run in the sandbox of that one's kernel, the main one. They share its files, packages,
+// processes, network and limits of the sandbox; the variables, the cells and the log are its own. Its kernel ends with that of the main
+// session, which is not reaped before, and the session is deleted with the main session.
+//
+// The goroutine of a session beside another one may wait for that of the main session, never the other way around.
+
+// BesideRequest says what a session beside another one is to be. All else is as in the main session.
+type BesideRequest struct {
+	Name     string
+	Metadata map[string]string
+	Folder   string // where its kernels begin, if it is there; "": in the workspace
+}
+
+// CreateBeside creates a session beside this one, and begins to start its kernel. The caller releases it.
+func (s *Session) CreateBeside(ctx context.Context, req BesideRequest) (made *Session, err error) {
+	if s.main != nil {
+		return nil, api.Invalid("session %.140q is beside %.140q itself; create the session beside that one", s.clientID, s.main.clientID)
+	}
+	err = s.do(context.WithoutCancel(ctx), func(own context.Context) error { // not while it is being deleted
+		if s.isGone() {
+			return ErrDeleted
+		}
+		set := s.settings()
+		if set.Budgets != (api.Budgets{}) {
+			return api.Invalid("session %.140q has budgets, which cells of a session beside it would not count against; create another session", s.clientID)
+		}
+		set.Name, set.Metadata, set.Packages = req.Name, req.Metadata, nil
+		set.Checkpoints.Mode = api.CheckpointsOff
+		made, err = s.m.make(ctx, making{owner: s.owner, set: set, main: s, folder: req.Folder})
+		return err
+	})
+	return made, err
+}
+
+// Main returns the id of the session that this one is beside, or "".
+func (s *Session) Main() string {
+	if s.main == nil {
+		return ""
+	}
+	return s.main.clientID
+}
+
+// Beside returns the sessions beside this one, oldest first. The caller releases each of them.
+func (s *Session) Beside(ctx context.Context) (list []*Session, err error) {
+	rows, err := s.m.cfg.Store.SessionsBeside(ctx, s.n)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		one, err := s.m.load(ctx, row.N, row.ID)
+		switch {
+		case errors.Is(err, ErrDeleted):
+		case err != nil:
+			releaseAll(list)
+			return nil, err
+		default:
+			list = append(list, one)
+		}
+	}
+	return list, nil
+}
+
+func releaseAll(list []*Session) {
+	for _, s := range list {
+		s.Release()
+	}
+}
+
+// loadedBeside returns the sessions beside this one that are loaded.
+func (s *Session) loadedBeside() []*Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []*Session
+	for one := range maps.Keys(s.beside) {
+		list = append(list, one)
+	}
+	return list
+}
+
+// joins makes the session, which is being loaded, one beside main. It takes over the caller's use of main, until it leaves.
+func (s *Session) joins(main *Session, folder string) {
+	s.main, s.folder, s.dir, s.known = main, folder, main.dir, main.known
+	s.share()
+	main.mu.Lock()
+	defer main.mu.Unlock()
+	if main.beside == nil {
+		main.beside = map[*Session]struct{}{}
+	}
+	main.beside[s] = struct{}{}
+}
+
+// leaveMain is called once, when the session is no longer loaded.
+func (s *Session) leaveMain() {
+	s.main.mu.Lock()
+	delete(s.main.beside, s)
+	s.main.mu.Unlock()
+	s.main.Release()
+}
+
+// besideFirst calls do with all sessions at the same time, but with those beside another one first.
+func besideFirst(all []*Session, do func(*Session)) {
+	for _, beside := range []bool{true, false} {
+		var doing sync.WaitGroup
+		for _, s := range all {
+			if (s.main != nil) == beside {
+				doing.Go(func() { do(s) })
+			}
+		}
+		doing.Wait()
+	}
+}
+
+// share takes over what belongs to the sandbox of the main session.
+func (s *Session) share() {
+	s.main.mu.Lock()
+	network, limits, layers, mounts := s.main.network, s.main.limits, s.main.layers, s.main.mounts
+	s.main.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.network, s.layers, s.mounts = network, layers, mounts
+	s.limits.MemoryBytes, s.limits.CPUs, s.limits.PIDs, s.limits.DiskBytes = limits.MemoryBytes, limits.CPUs, limits.PIDs, limits.DiskBytes
+}
+
+// checkShared refuses a change of what belongs to the sandbox of another session.
+func (s *Session) checkShared(p api.SessionPatch, before, after settings.Settings) error {
+	if s.main == nil {
+		if p.Budgets != nil && len(s.loadedBeside()) > 0 {
+			return api.Invalid("sessions beside this one would not count against its budgets; delete them first")
+		}
+		return nil
+	}
+	if kernelLimits(before.Limits) != kernelLimits(after.Limits) || !settings.SameNetwork(before.Network, after.Network) {
+		return api.Invalid("network, and limits of memory, CPU, processes and disk, belong to session %.140q, in whose sandbox this one runs; change them there",
+			s.main.clientID)
+	}
+	if p.Checkpoints != nil {
+		return s.noCheckpoints()
+	}
+	return nil
+}
+
+// noCheckpoints says why a session beside another one has no checkpoints.
+func (s *Session) noCheckpoints() error {
+	return api.Invalid("a session in the sandbox of another one has no checkpoints or forks; make them of session %.140q, which has the same files", s.main.clientID)
+}
+
+// holdMain keeps the main session's kernel from ending for want of use while this session has a kernel. On the session's goroutine.
+func (s *Session) holdMain() {
+	if s.main != nil && s.releaseMain == nil {
+		s.releaseMain = s.main.Hold()
+	}
+}
+
+// dropMain ends what holdMain began. On the session's goroutine.
+func (s *Session) dropMain() {
+	if s.releaseMain != nil {
+		s.releaseMain()
+		s.releaseMain = nil
+	}
+}
+
+// cellsRun reports whether a cell runs in the session's sandbox.
+func (s *Session) cellsRun() bool {
+	for _, one := range append(s.loadedBeside(), s) {
+		if one.isExecuting() {
+			return true
+		}
+	}
+	return false
+}
+
+// hibernateBeside saves the variables of the sessions beside this one and ends their kernels, if this one is at rest.
+func (s *Session) hibernateBeside(ctx context.Context) error {
+	if err := s.atRest("hibernate"); err != nil {
+		return err
+	}
+	for _, one := range s.loadedBeside() { // one that has a kernel is loaded
+		if _, err := one.Hibernate(ctx); err != nil && !hasCode(err, api.CodeNoKernel) && !errors.Is(err, ErrDeleted) {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteBeside deletes the sessions beside one that is being deleted.
+func (s *Session) deleteBeside(ctx context.Context) error {
+	var rows []store.Session
+	err := s.do(ctx, func(own context.Context) (err error) { // after one that is being created
+		rows, err = s.m.cfg.Store.SessionsBeside(own, s.n)
+		return err
+	})
+	for _, row := range rows {
+		if err == nil {
+			if err = s.m.Delete(ctx, row.Owner, row.ClientID); hasCode(err, api.CodeSessionNotFound) {
+				err = nil
+			}
+		}
+	}
+	return err
+}
