@@ -176,6 +176,7 @@ type Session struct {
 	Reason         string            `json:"reason,omitzero"`
 	Environment    string            `json:"environment"`
 	Isolation      Isolation         `json:"isolation"`
+	Beside         string            `json:"beside,omitzero"` // the session in whose sandbox its kernels run
 	Limits         Limits            `json:"limits"`
 	Budgets        BudgetsLeft       `json:"budgets,omitzero"`
 	Network        Network           `json:"network"`

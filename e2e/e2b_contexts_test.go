@@ -82,9 +82,11 @@ func TestE2BContextsOfOtherLanguagesHaveTheirFolder(t *testing.T) {
 		if got := prints(create(`{"language":"bash","cwd":"/tmp"}`), "pwd"); got != "/tmp\n" {
 			t.Errorf("another folder is %q", got)
 		}
-		if got := prints(create(`{"language":"bash","cwd":"nowhere"}`), "echo never"); got != "FileNotFoundError" {
-			t.Errorf("a folder that is not there: %q", got)
+		if got := prints(create(`{"language":"bash","cwd":"made/for it"}`), "basename \"$PWD\""); got != "for it\n" {
+			t.Errorf("a folder that was not there: %q", got)
 		}
+		ask("POST", "", `{"language":"bash","cwd":"/nowhere"}`, http.StatusBadRequest)
+		ask("POST", "", `{"language":"bash","cwd":"it's here/kept"}`, http.StatusBadRequest)
 		ask("POST", "/"+bash.ID+"/restart", "", http.StatusOK)
 		if got := s.e2bText(t, box, "x"); got != "5" {
 			t.Errorf("after the restart of a context in bash x is %v", got)
@@ -92,7 +94,7 @@ func TestE2BContextsOfOtherLanguagesHaveTheirFolder(t *testing.T) {
 		s.e2bCall(t, "POST", "/e2b/sandboxes/"+box.SandboxID+"/timeout", s.Token, "", `{"timeout":600}`, http.StatusNoContent)
 		s.Kill9()
 		s.Restart(t)
-		want := "python /home/user, bash /home/user, javascript /home/user, bash /home/user/it's here, bash /tmp, bash /home/user/nowhere"
+		want := "python /home/user, bash /home/user, javascript /home/user, bash /home/user/it's here, bash /tmp, bash /home/user/made/for it"
 		if got := strings.Join(list(), ", "); got != want {
 			t.Errorf("the contexts are %s, want %s", got, want)
 		}
@@ -107,7 +109,7 @@ func TestE2BContextsOfOtherLanguagesHaveTheirFolder(t *testing.T) {
 		}
 		ask("DELETE", "/_bash", "", http.StatusBadRequest)
 		for len(list()) < 3+32 {
-			create(`{"language":"bash"}`)
+			create(`{"language":"javascript"}`)
 		}
 		ask("POST", "", `{"language":"bash"}`, http.StatusUnprocessableEntity)
 	})
@@ -194,7 +196,10 @@ func TestE2BContextsOfPythonHaveTheirVariables(t *testing.T) {
 			{two, "%%bash\nexit 3", "CalledProcessError"},
 			{e2bContext{ID: "_python"}, "x", "own"},
 			{create(`{"cwd":"/tmp"}`), "import os; os.getcwd()", "/tmp"},
-			{create(`{"cwd":"nowhere"}`), "1", "FileNotFoundError"},
+			{e2bContext{ID: "_python"}, "import tempfile; open(tempfile.gettempdir() + '/t', 'w').write('tmp')", "3"},
+			{one, "import tempfile; open(tempfile.gettempdir() + '/t').read()", "tmp"},
+			{one, "import json; json.mine = 1", ""},
+			{two, "import json; hasattr(json, 'mine')", "False"},
 		} {
 			if got := value(test.in, test.code); got != test.want {
 				t.Errorf("%q is %q, want %q", test.code, got, test.want)
@@ -210,9 +215,8 @@ func TestE2BContextsOfPythonHaveTheirVariables(t *testing.T) {
 		if got := value(one, "x"); got != "one" {
 			t.Errorf("with the next server x is %q", got)
 		}
-		begin := "%%namespace " + one.ID + " \n" // as in its cells
-		endless := s.queue(t, box.SandboxID, begin+"print('begun', flush=True)\nwhile True: pass")
-		for event, err := range s.Client().ExecutionEvents(within(t), box.SandboxID, endless, 0) {
+		endless := s.queue(t, one.ID, "print('begun', flush=True)\nwhile True: pass")
+		for event, err := range s.Client().ExecutionEvents(within(t), one.ID, endless, 0) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -220,30 +224,59 @@ func TestE2BContextsOfPythonHaveTheirVariables(t *testing.T) {
 				break
 			}
 		}
-		waiting, others := s.queue(t, box.SandboxID, begin+"x = 'never'"), s.queue(t, box.SandboxID, "y = 'ran'")
+		if got := value(two, "x") + " " + s.e2bText(t, box, "x").(string); got != "two own" { // beside the one that runs
+			t.Errorf("beside a cell: %s", got)
+		}
+		waiting := s.queue(t, one.ID, "x = 'never'")
 		ask("POST", "/"+one.ID+"/restart", "", http.StatusOK)
-		for id, want := range map[string]api.ExecutionStatus{endless: api.StatusInterrupted, waiting: api.StatusCancelled, others: api.StatusOK} {
-			if e := s.ended(t, box.SandboxID, id); e.Status != want {
+		for id, want := range map[string]api.ExecutionStatus{endless: api.StatusDied, waiting: api.StatusCancelled} {
+			if e := s.ended(t, one.ID, id); e.Status != want {
 				t.Errorf("the restart leaves %q %s, want %s", e.Code, e.Status, want)
 			}
 		}
 		if got := value(one, "'x' in globals()") + " " + value(two, "x") + " " + s.e2bText(t, box, "x").(string); got != "False two own" {
 			t.Errorf("after the restart of one context: %s", got)
 		}
+		if got := value(one, "import os; os._exit(3)") + " " + value(one, "2") + " " + value(two, "x"); got != "KernelDied 2 two" {
+			t.Errorf("after the death of one context: %s", got)
+		}
 		ask("DELETE", "/"+two.ID, "", http.StatusNoContent)
 		s.e2bCall(t, "POST", "/e2b/execute", box.EnvdAccessToken, box.SandboxID, `{"context_id":"`+two.ID+`","code":"1"}`, http.StatusNotFound)
 		value(one, "x = 'again'")
 		s.e2bCall(t, "POST", "/e2b/sandboxes/"+box.SandboxID+"/pause", s.Token, "", "", http.StatusNoContent)
-		if got := value(one, "'x' in globals()") + " " + s.e2bText(t, box, "x").(string); got != "False own" {
+		if got := value(one, "x") + " " + s.e2bText(t, box, "x").(string); got != "again own" {
 			t.Errorf("after a pause: %s", got)
-		}
-		reply := s.want(t, call{method: "POST", path: "/v1/sessions/" + box.SandboxID + "/hibernate"}, http.StatusOK, "").body
-		if !strings.Contains(string(reply), `"%%namespace `+one.ID+`"`) {
-			t.Errorf("what is not saved is not named: %.400s", reply)
 		}
 		ask("POST", "/_python/restart", "", http.StatusOK)
 		if got := value(one, "'x' in globals()"); got != "False" {
 			t.Errorf("after the restart of all: %s", got)
 		}
+		s.wantBeside(t, box, one)
 	})
+}
+
+// wantBeside checks that the API shows the session of a context, that this changes nothing that belongs to its sandbox, and that it ends
+// with that.
+func (s *Server) wantBeside(t *testing.T, box e2bSandbox, c e2bContext) {
+	t.Helper()
+	path := "/v1/sessions/" + c.ID
+	if info, err := s.Client().Session(within(t), c.ID); err != nil || info.Beside != box.SandboxID {
+		t.Errorf("the session of a context is %+v (%v)", info, err)
+	}
+	for _, refused := range []struct{ method, path, body string }{
+		{"PATCH", "", `{"limits":{"memory_bytes":300000000}}`}, {"PATCH", "", `{"network":{"mode":"full"}}`},
+		{"PATCH", "", `{"checkpoints":{"mode":"auto"}}`}, {"POST", "/checkpoints", `{}`}, {"POST", "/fork", `{}`},
+		{"POST", "/reset", `{"keep_files":false}`},
+	} {
+		answer := s.want(t, call{method: refused.method, path: path + refused.path, body: refused.body}, http.StatusBadRequest, api.CodeInvalidRequest)
+		if !strings.Contains(string(answer.body), box.SandboxID) {
+			t.Errorf("%s %s %s: %s", refused.method, refused.path, refused.body, answer.body)
+		}
+	}
+	s.e2bCall(t, "GET", "/e2b/sandboxes/"+c.ID, s.Token, "", "", http.StatusNotFound)
+	if listed := s.e2bCall(t, "GET", "/e2b/v2/sandboxes", s.Token, "", "", http.StatusOK); strings.Contains(string(listed.body), c.ID) {
+		t.Errorf("a context is listed as a sandbox: %s", listed.body)
+	}
+	s.e2bCall(t, "DELETE", "/e2b/sandboxes/"+box.SandboxID, s.Token, "", "", http.StatusNoContent)
+	s.want(t, call{method: "GET", path: path}, http.StatusNotFound, api.CodeSessionNotFound)
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"talaria/api"
-	"talaria/session/settings"
 	"talaria/store"
 )
 
@@ -45,12 +44,9 @@ func (s *Session) CreateBeside(ctx context.Context, req BesideRequest) (made *Se
 	return made, err
 }
 
-// Main returns the id of the session that this one is beside, or "".
-func (s *Session) Main() string {
-	if s.main == nil {
-		return ""
-	}
-	return s.main.clientID
+// IsBeside reports whether the session is beside that one, or with nil, beside any.
+func (s *Session) IsBeside(main *Session) bool {
+	return s.main != nil && (main == nil || s.main.id == main.id)
 }
 
 // Beside returns the sessions beside this one, oldest first. The caller releases each of them.
@@ -134,19 +130,18 @@ func (s *Session) share() {
 	s.limits.MemoryBytes, s.limits.CPUs, s.limits.PIDs, s.limits.DiskBytes = limits.MemoryBytes, limits.CPUs, limits.PIDs, limits.DiskBytes
 }
 
-// checkShared refuses a change of what belongs to the sandbox of another session.
-func (s *Session) checkShared(p api.SessionPatch, before, after settings.Settings) error {
-	if s.main == nil {
-		if p.Budgets != nil && len(s.loadedBeside()) > 0 {
-			return api.Invalid("sessions beside this one would not count against its budgets; delete them first")
-		}
+// checkShared refuses a change of what belongs to the sandbox of another session, or of what sessions beside this one evade.
+func (s *Session) checkShared(p api.SessionPatch) error {
+	l := p.Limits
+	switch {
+	case s.main == nil && p.Budgets != nil && len(s.loadedBeside()) > 0:
+		return api.Invalid("sessions in the sandbox of this one would not count against its budgets; delete them first")
+	case s.main == nil:
 		return nil
-	}
-	if kernelLimits(before.Limits) != kernelLimits(after.Limits) || !settings.SameNetwork(before.Network, after.Network) {
-		return api.Invalid("network, and limits of memory, CPU, processes and disk, belong to session %.140q, in whose sandbox this one runs; change them there",
-			s.main.clientID)
-	}
-	if p.Checkpoints != nil {
+	case p.Network != nil, l != nil && (l.MemoryBytes != nil || l.CPUs != nil || l.PIDs != nil || l.DiskBytes != nil):
+		return api.Invalid("the network, and limits of memory, CPU, processes and disk, belong to session %.140q, in whose sandbox this one runs; "+
+			"change them there", s.main.clientID)
+	case p.Checkpoints != nil:
 		return s.noCheckpoints()
 	}
 	return nil

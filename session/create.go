@@ -242,7 +242,7 @@ func (m *Manager) allocate(row *store.Session, as making) (*Session, error) {
 	ctx := context.Background()
 	row.N = m.number()
 	if as.main != nil {
-		row.UID, row.Beside, row.Folder = as.main.uid, as.main.n, as.folder
+		row.UID, row.Beside, row.BesideID, row.Folder = as.main.uid, as.main.n, as.main.clientID, as.folder
 		as.main.retain() // on its goroutine, so it does not leave
 		s := m.sessionBeside(*row, as.main)
 		s.retain()

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"talaria/api"
 	"talaria/store"
 )
@@ -77,4 +78,19 @@ func rowBytes(r store.Execution) int64 {
 		n += int64(len(a.Path)) + listedCost/2
 	}
 	return n
+}
+
+// RunSilently runs code that is not counted and not shown, and returns how it ended. ctx bounds the wait.
+func (s *Session) RunSilently(ctx context.Context, code string) (api.Execution, error) {
+	silent := true
+	id, err := s.Submit(context.WithoutCancel(ctx), api.ExecutionRequest{Code: &code, Silent: &silent}, false)
+	if err != nil {
+		return api.Execution{}, err
+	}
+	for _, err := range s.journal.ExecutionEvents(ctx, id, 0) {
+		if err != nil {
+			return api.Execution{}, err
+		}
+	}
+	return s.executions.Get(ctx, id)
 }

@@ -136,7 +136,6 @@ func (s *Session) startKernel(ctx context.Context) error {
 	}
 	trace.Step("kernel ready")
 	s.running = true
-	s.holdMain()
 	go s.pump(ctx, key, 0)
 	if saved != nil {
 		if _, err := s.loadSaved(ctx, key, saved, placed); err != nil {
@@ -149,8 +148,17 @@ func (s *Session) startKernel(ctx context.Context) error {
 // kernelSpec is what a kernel of the session is started with, until release is called.
 func (s *Session) kernelSpec(ctx context.Context, limits kernel.Limits) (spec kernel.Spec, release func(), err error) {
 	if s.main != nil {
-		_, err := s.main.needKernel(ctx, "a session in its sandbox")
-		return kernel.Spec{Beside: s.main.id, Dir: s.folder}, func() {}, err
+		s.holdMain()
+		release := func() {
+			if !s.running {
+				s.dropMain()
+			}
+		}
+		if _, err := s.main.needKernel(ctx, "a session in its sandbox"); err != nil {
+			release()
+			return spec, nil, err
+		}
+		return kernel.Spec{Beside: s.main.id, Dir: s.folder}, release, nil
 	}
 	mounts, err := s.m.operator.FindMounts(s.mounts)
 	if err != nil {

@@ -53,6 +53,7 @@ type Session struct {
 	redact    *transcript.Redactor
 	dir       *disk.Workspace
 	main      *Session // beside.go; nil unless it runs in the sandbox of that one
+	besideID  string   // that one's id for clients, or ""
 	folder    string   // where its kernels begin then, or ""
 	log       *slog.Logger
 
@@ -178,7 +179,7 @@ func (s *Session) prepare(r store.Session) {
 // sessionOf makes the session of a row without its files: good for its summary.
 func (m *Manager) sessionOf(r store.Session) *Session {
 	s := &Session{
-		m: m, n: r.N, id: r.ID, owner: r.Owner, clientID: r.ClientID, uid: r.UID, env: m.environment(r.Environment),
+		m: m, n: r.N, id: r.ID, owner: r.Owner, clientID: r.ClientID, besideID: r.BesideID, uid: r.UID, env: m.environment(r.Environment),
 		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, hooks: r.Tools, servers: r.MCPServers,
 		journal: newJournal(r, m.blobs, &m.events), unloaded: make(chan struct{}),
 		loop: newLoop(store.StateReason{State: r.State, Reason: r.Reason}), deleted: make(chan struct{}),
@@ -245,8 +246,8 @@ func (s *Session) summary() api.Session {
 	k, last := s.journal.figures()
 	info := api.Session{
 		ID: s.clientID, Name: s.name, State: s.state, Reason: s.reason, Environment: s.env.Name,
-		Isolation: api.Isolation{Tier: s.tier, Layers: s.layers},
-		Limits:    s.limits, Budgets: s.left(), Network: s.network, Mounts: append([]api.Mount{}, s.mounts...), Guard: s.guard.setting(), Approvals: s.approvalMode,
+		Isolation: api.Isolation{Tier: s.tier, Layers: s.layers}, Beside: s.besideID,
+		Limits: s.limits, Budgets: s.left(), Network: s.network, Mounts: append([]api.Mount{}, s.mounts...), Guard: s.guard.setting(), Approvals: s.approvalMode,
 		Checkpoints: s.checkpointSettings(), OnIdle: s.whenIdle(),
 		MCPServers:   append([]string(nil), s.servers...),
 		IdleTimeoutS: float64(s.idleMS) / 1000, ReapAt: s.reapAt(), Metadata: s.metadata,
@@ -270,6 +271,13 @@ func millis(ms *int64) *api.Time {
 
 // kernelEngine is the engine of the present kernel, or of the next one where that is not known. mu is held.
 func (s *Session) kernelEngine() string { return cmp.Or(s.engine, s.env.Engine, python.EngineStdlib) }
+
+// Metadata returns the session's metadata. The caller must not change it.
+func (s *Session) Metadata() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.metadata
+}
 
 // Deleted is closed when the session is deleted.
 func (s *Session) Deleted() <-chan struct{} { return s.deleted }

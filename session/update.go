@@ -24,6 +24,9 @@ func (s *Session) Update(ctx context.Context, p api.SessionPatch) error {
 // error of change is returned, and nothing changes; a nil change changes no metadata. change runs on the session's goroutine, and must
 // not call the session.
 func (s *Session) UpdateMetadata(ctx context.Context, p api.SessionPatch, change func(metadata map[string]string) error) error {
+	if err := s.checkShared(p); err != nil {
+		return err
+	}
 	if err := s.approveNetwork(ctx, p.Network); err != nil {
 		return err
 	}
@@ -49,11 +52,6 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 	state, key, tmpBytes, layers := s.state, s.key(), s.tmpBytes, s.layers
 	s.mu.Unlock()
 	if err := s.m.operator.CheckPatch(p, &set); err != nil {
-		return err
-	}
-	was := set
-	was.Limits, was.Network = before, reached
-	if err := s.checkShared(p, was, set); err != nil {
 		return err
 	}
 	defer func() {

@@ -41,6 +41,7 @@ type Session struct {
 	Tools          []api.Tool
 	MCPServers     []string
 	Beside         int64  // the number of the session in whose sandbox its kernels run; 0: they have their own
+	BesideID       string // its ClientID; only read
 	Folder         string // where its kernels begin, if they run in another's sandbox; "": in the workspace
 	State          api.SessionState
 	Reason         string
@@ -68,7 +69,8 @@ type Session struct {
 const sessionColumns = `n, id, owner, client_id, name, environment, isolation, uid, limits, idle_timeout_ms, env,
 	secrets, metadata, mounts, network, packages, builtin_tools, guard, state, reason, generation, kernel_started_at, restart_reason, layers, handle, execution_count,
 	log_id, first_seq, last_seq, kseq, late_bytes, output, disk_bytes, log_bytes, artifact_bytes, notebook_n, created_at, last_active_at,
-	budgets, spent_executions, spent_cpu_ms, spent_tool_calls, approvals, tools, mcp_servers, checkpoints, on_idle, saved, wakes, beside, folder`
+	budgets, spent_executions, spent_cpu_ms, spent_tool_calls, approvals, tools, mcp_servers, checkpoints, on_idle, saved, wakes, beside, folder,
+	iif(beside = 0, '', coalesce((SELECT main.client_id FROM sessions AS main WHERE main.n = sessions.beside), ''))`
 
 func scanSession(scan func(...any) error) (Session, error) {
 	var s Session
@@ -77,7 +79,7 @@ func scanSession(scan func(...any) error) (Session, error) {
 		asJSON(&s.Packages), rawColumn{&s.BuiltinTools}, &s.Guard, &s.State, &s.Reason, &s.Generation, &s.KernelStarted, &s.RestartReason, asJSON(&s.Layers), rawColumn{&s.Handle},
 		&s.ExecutionCount, &s.LogID, &s.FirstSeq, &s.LastSeq,
 		&s.KSeq, &s.LateBytes, rawColumn{&s.Output}, &s.DiskBytes, &s.LogBytes, &s.ArtifactBytes, &s.NotebookN, &s.CreatedAt, &s.LastActiveAt,
-		asJSON(&s.Budgets), &s.Spent.Executions, &s.Spent.CPUMS, &s.Spent.ToolCalls, &s.Approvals, asJSON(&s.Tools), asJSON(&s.MCPServers), asJSON(&s.Checkpoints), &s.OnIdle, rawColumn{&s.SavedVariables}, &s.Wakes, &s.Beside, &s.Folder)
+		asJSON(&s.Budgets), &s.Spent.Executions, &s.Spent.CPUMS, &s.Spent.ToolCalls, &s.Approvals, asJSON(&s.Tools), asJSON(&s.MCPServers), asJSON(&s.Checkpoints), &s.OnIdle, rawColumn{&s.SavedVariables}, &s.Wakes, &s.Beside, &s.Folder, &s.BesideID)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}

@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"path"
@@ -18,15 +19,16 @@ import (
 // home is the workspace, as clients of E2B call it.
 const home = "/home/user"
 
-// The languages of contexts. JavaScript keeps nothing from one cell to the next: it runs each in a fresh process. All others of a
-// sandbox are kept by its one interpreter, where each further context has a namespace.
+// The languages of contexts. JavaScript keeps nothing from one cell to the next: it runs each in a fresh process. The contexts that
+// every sandbox has share its one interpreter; each further one for Python or bash is a session beside that of the sandbox, with an
+// interpreter of its own.
 const (
 	languagePython     = "python"
 	languageBash       = "bash"
 	languageJavaScript = "javascript"
 )
 
-// contextLanguages are the languages of a sandbox's contexts. All run in its one session.
+// contextLanguages are the languages of a sandbox's contexts.
 var contextLanguages = []string{languagePython, languageBash, languageJavaScript}
 
 // languages are the names by which clients ask for a language.
@@ -36,14 +38,17 @@ var languages = map[string]string{
 	"javascript": languageJavaScript, "js": languageJavaScript, "node": languageJavaScript,
 }
 
-// metaContexts is the metadata of a sandbox with the contexts that clients have made, as a list in JSON.
-const metaContexts = ownMetadata + "contexts"
+const (
+	// metaContexts is the metadata of a sandbox with the contexts for JavaScript that clients have made, as a list in JSON.
+	metaContexts = ownMetadata + "contexts"
+	// metaContext is the metadata of the session of a context, with what its client made it from, in JSON.
+	metaContext = ownMetadata + "context"
+)
 
 // The bounds of the contexts that clients make.
 const (
 	maxContexts = 32
 	maxFolder   = 1024 // bytes of a working directory
-	maxOpen     = 64   // executions of a sandbox among which those of a context are looked for
 )
 
 // contextModel is a context as clients see it.
@@ -84,14 +89,28 @@ func (h *Handler) context(q *request, sandbox *session.Session, id, name string)
 	if err != nil {
 		return codeContext{}, err
 	}
-	metadata := s.Info(q.Context()).Metadata
-	for i, one := range append(ownContexts(), madeContexts(metadata)...) {
+	for i, one := range append(ownContexts(), transfer.List[contextModel](s.Metadata(), metaContexts)...) {
 		if id == one.ID {
 			return codeContext{contextModel: one, made: i >= len(contextLanguages), session: s}, nil
 		}
 	}
 	s.Release()
-	return codeContext{}, errNoContext(id)
+	if s, err = h.Sessions.Get(q.caller.Owner, id); err != nil {
+		return codeContext{}, errNoContext(id)
+	}
+	model, ok := contextOf(s)
+	if !ok || !s.IsBeside(sandbox) {
+		s.Release()
+		return codeContext{}, errNoContext(id)
+	}
+	return codeContext{contextModel: model, made: true, session: s}, nil
+}
+
+// contextOf returns the context whose session this is, if it is that of one.
+func contextOf(s *session.Session) (model contextModel, ok bool) {
+	ok = json.Unmarshal([]byte(s.Metadata()[metaContext]), &model) == nil
+	model.ID = s.ID()
+	return model, ok
 }
 
 func errNoContext(id string) error {
@@ -107,36 +126,32 @@ func ownContexts() []contextModel {
 	return list
 }
 
-// madeContexts are those that clients have made in the sandbox with this metadata.
-func madeContexts(metadata map[string]string) []contextModel {
-	return transfer.List[contextModel](metadata, metaContexts)
+// madeContexts are those that clients have made in the sandbox, and those for JavaScript among them.
+func madeContexts(q *request, sandbox *session.Session) (all, scripts []contextModel, err error) {
+	scripts = transfer.List[contextModel](sandbox.Metadata(), metaContexts)
+	beside, err := sandbox.Beside(q.Context())
+	for _, s := range beside {
+		if model, ok := contextOf(s); ok {
+			all = append(all, model)
+		}
+		s.Release()
+	}
+	return append(all, scripts...), scripts, err
 }
 
-// cell returns code as the interpreter runs it. JavaScript has no namespace, so a shell goes to the folder of its context first. In the
+// cell returns code as the interpreter runs it. A context for JavaScript has no interpreter, so a shell enters its folder first. In the
 // tier landlock there is no home, and the workspace is where cells begin.
 func (c codeContext) cell(code string) string {
-	if !c.made {
+	if !c.made || c.Language != languageJavaScript {
 		return transfer.Cell(c.Language, code)
 	}
-	below, err := relative(c.CWD)
-	inside := err == nil
-	if c.Language != languageJavaScript {
-		folder := c.CWD
-		if inside {
-			folder = below
-		}
-		return c.magic() + folder + "\n" + transfer.Cell(c.Language, code)
-	}
 	enter := "cd " + shellWord(c.CWD)
-	if inside {
+	if below, err := relative(c.CWD); err == nil {
 		enter += " 2>/dev/null || cd " + shellWord("./"+below)
 	}
 	end := "end-" + rand.Text()
 	return "%%bash\n" + enter + " && exec node <<'" + end + "'\n" + code + "\n" + end + "\n"
 }
-
-// magic is how each cell begins in a further context, unless it is JavaScript.
-func (c codeContext) magic() string { return "%%namespace " + c.ID + " " }
 
 // shellWord quotes a word for a shell.
 func shellWord(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
@@ -147,10 +162,14 @@ func (h *Handler) listContexts(q *request) error {
 		return err
 	}
 	defer s.Release()
-	return q.answer(http.StatusOK, append(ownContexts(), madeContexts(s.Info(q.Context()).Metadata)...))
+	made, _, err := madeContexts(q, s)
+	if err != nil {
+		return err
+	}
+	return q.answer(http.StatusOK, append(ownContexts(), made...))
 }
 
-// createContext makes a context: one with variables of its own, or one whose cells in JavaScript are processes of their own.
+// createContext makes a context: one with an interpreter of its own, or one whose cells in JavaScript are processes of their own.
 func (h *Handler) createContext(q *request) error {
 	var asked contextModel
 	if err := q.read(&asked); err != nil {
@@ -172,21 +191,76 @@ func (h *Handler) createContext(q *request) error {
 		return err
 	}
 	defer s.Release()
-	err = s.UpdateMetadata(q.command(), api.SessionPatch{}, func(metadata map[string]string) error {
-		list := append(madeContexts(metadata), made)
-		if len(list) > maxContexts {
-			return api.Errorf(api.CodeLimitExceeded, "a sandbox can have %d additional contexts; delete some", maxContexts)
-		}
-		return transfer.SetList(metadata, metaContexts, list)
-	})
+	release, err := h.turns.take(q.Context(), place{q.caller.Owner, s.ID()})
+	if err != nil {
+		return err
+	}
+	defer release()
+	all, _, err := madeContexts(q, s)
+	if err != nil {
+		return err
+	}
+	if len(all) >= maxContexts {
+		return api.Errorf(api.CodeLimitExceeded, "a sandbox can have %d additional contexts; delete some", maxContexts)
+	}
+	if known == languageJavaScript {
+		err = h.changeScripts(q, s, func(list []contextModel) []contextModel { return append(list, made) })
+	} else {
+		made.ID, err = h.begin(q, s, made)
+	}
 	if err != nil {
 		return err
 	}
 	return q.answer(http.StatusOK, made)
 }
 
-// restartContext starts the interpreter of the sandbox again. A context that a client has made only loses its cells and its state:
-// other contexts have theirs in the same interpreter.
+// begin makes the session of a context, and returns its id. A folder of the workspace is made if need be; another one must be there.
+func (h *Handler) begin(q *request, sandbox *session.Session, made contextModel) (id string, err error) {
+	text, err := api.Marshal(contextModel{Language: made.Language, CWD: made.CWD})
+	if err != nil {
+		return "", err
+	}
+	folder, err := relative(made.CWD)
+	outside := err != nil
+	switch {
+	case outside:
+		folder = made.CWD
+	case folder != "":
+		f, _, err := sandbox.Files().MakeFolder(q.command(), folder)
+		if err != nil {
+			return "", err
+		}
+		if f.Kind != "directory" {
+			return "", api.Errorf(api.CodeInvalidRequest, "cwd %.200q cannot be the working directory: it is not a folder", made.CWD)
+		}
+	}
+	s, err := sandbox.CreateBeside(q.command(), session.BesideRequest{
+		Name: made.Language + " context", Metadata: map[string]string{metaContext: string(text)}, Folder: folder,
+	})
+	if err != nil {
+		return "", err
+	}
+	defer s.Release()
+	if outside {
+		ran, err := s.RunSilently(q.Context(), transfer.Enter(folder))
+		if err == nil && ran.Error != nil {
+			err = api.Errorf(api.CodeInvalidRequest, "cwd %.200q cannot be the working directory: %.300s", made.CWD, ran.Error.Ename+": "+ran.Error.Evalue)
+		}
+		if err != nil {
+			return "", errors.Join(err, h.Sessions.Delete(q.command(), q.caller.Owner, s.ID()))
+		}
+	}
+	return s.ID(), nil
+}
+
+// changeScripts changes the list of a sandbox's contexts for JavaScript.
+func (h *Handler) changeScripts(q *request, sandbox *session.Session, change func([]contextModel) []contextModel) error {
+	return sandbox.UpdateMetadata(q.command(), api.SessionPatch{}, func(metadata map[string]string) error {
+		return transfer.SetList(metadata, metaContexts, change(transfer.List[contextModel](metadata, metaContexts)))
+	})
+}
+
+// restartContext starts the interpreter of a context again. One for JavaScript that a client has made has none.
 func (h *Handler) restartContext(q *request) error {
 	sandbox, err := h.sandbox(q, api.RightRun)
 	if err != nil {
@@ -198,61 +272,34 @@ func (h *Handler) restartContext(q *request) error {
 		return err
 	}
 	defer c.session.Release()
-	if c.made {
-		err = c.forget(q)
-	} else {
-		err = c.session.Reset(q.command(), api.ResetRequest{})
-	}
-	if err != nil {
-		return err
+	if !c.made || c.Language != languageJavaScript {
+		if err := c.session.Reset(q.command(), api.ResetRequest{}); err != nil {
+			return err
+		}
 	}
 	return q.answer(http.StatusOK, nil)
 }
 
-// forget ends the cells of a context that a client has made, and drops its state. An interpreter that is not there has none.
-func (c codeContext) forget(q *request) error {
-	state := c.session.Info(q.command()).State
-	if c.Language == languageJavaScript || state != api.StateIdle && state != api.StateBusy {
-		return nil
-	}
-	var open []string // newest first, so that none of them begins when the running one ends
-	_, err := c.session.Executions().List(q.command(), api.PageQuery{Limit: maxOpen}, func(e api.Execution) (bool, error) {
-		if !e.Status.Final() && strings.HasPrefix(e.Code, c.magic()) {
-			open = append(open, e.ID)
-		}
-		return true, nil
-	})
-	for _, id := range open {
-		err = errors.Join(err, c.session.Interrupt(q.command(), id))
-	}
-	if err == nil {
-		_, err = c.submit(q.command(), "%namespace -d "+c.ID, true)
-	}
-	return err
-}
-
 func (h *Handler) deleteContext(q *request) error {
-	s, err := h.sandbox(q, api.RightRun)
+	sandbox, err := h.sandbox(q, api.RightRun)
 	if err != nil {
 		return err
 	}
-	defer s.Release()
-	id := q.PathValue("id")
-	if slices.ContainsFunc(ownContexts(), func(c contextModel) bool { return c.ID == id }) {
-		return api.Errorf(api.CodeInvalidRequest, "context %.140s belongs to the sandbox; kill the sandbox, or restart the context", id)
+	defer sandbox.Release()
+	c, err := h.context(q, sandbox, q.PathValue("id"), "")
+	if err != nil {
+		return err
 	}
-	gone := codeContext{made: true, session: s}
-	err = s.UpdateMetadata(q.command(), api.SessionPatch{}, func(metadata map[string]string) error {
-		list := madeContexts(metadata)
-		i := slices.IndexFunc(list, func(c contextModel) bool { return c.ID == id })
-		if i < 0 {
-			return errNoContext(id)
-		}
-		gone.contextModel = list[i]
-		return transfer.SetList(metadata, metaContexts, slices.Delete(list, i, i+1))
-	})
-	if err == nil {
-		err = gone.forget(q)
+	defer c.session.Release()
+	switch {
+	case !c.made:
+		err = api.Errorf(api.CodeInvalidRequest, "context %.140s belongs to the sandbox; kill the sandbox, or restart the context", c.ID)
+	case c.Language == languageJavaScript:
+		err = h.changeScripts(q, sandbox, func(list []contextModel) []contextModel {
+			return slices.DeleteFunc(list, func(one contextModel) bool { return one.ID == c.ID })
+		})
+	default:
+		err = h.Sessions.Delete(q.command(), q.caller.Owner, c.ID)
 	}
 	if err != nil {
 		return err

@@ -8,7 +8,6 @@ package e2b
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -180,7 +179,11 @@ func (h *Handler) named(q *request, id string, right api.Right) (*session.Sessio
 		return nil, err
 	}
 	s, err := h.Sessions.Get(q.caller.Owner, id)
-	if known := new(api.Error); errors.As(err, &known) && known.Code == api.CodeSessionNotFound {
+	if hasCode(err, api.CodeSessionNotFound) {
+		return nil, errNoSandbox(id)
+	}
+	if err == nil && s.IsBeside(nil) { // that of a context
+		s.Release()
 		return nil, errNoSandbox(id)
 	}
 	return s, err

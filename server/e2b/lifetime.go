@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -150,7 +151,15 @@ func (h *Handler) prolong(q *request, s *session.Session, seconds float64, onlyL
 	if info.IdleTimeoutS != 0 && info.IdleTimeoutS < seconds {
 		patch.IdleTimeoutS = &seconds
 	}
-	return h.setEnd(q.command(), q.caller.Owner, s, end, patch)
+	if err := h.setEnd(q.command(), q.caller.Owner, s, end, patch); err != nil || patch.IdleTimeoutS == nil {
+		return err
+	}
+	contexts, err := s.Beside(q.command())
+	for _, one := range contexts {
+		err = errors.Join(err, one.Update(q.command(), patch))
+		one.Release()
+	}
+	return err
 }
 
 // setEnd changes when a sandbox ends, to a value of metaEnd or with "" to never, and what else the patch says.

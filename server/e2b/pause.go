@@ -40,7 +40,7 @@ func (h *Handler) pauseSandbox(q *request) error {
 	}
 	ctx, cancel := h.UntilDrain(q.Context())
 	defer cancel()
-	if err := hibernateAtRest(ctx, s); err != nil {
+	if err := h.hibernateAtRest(ctx, s); err != nil {
 		if now := s.Info(q.command()); endOf(now).IsZero() { // nobody has prolonged it meanwhile
 			err = errors.Join(err, h.setEnd(q.command(), q.caller.Owner, s, info.Metadata[metaEnd], api.SessionPatch{}))
 		}
@@ -49,7 +49,22 @@ func (h *Handler) pauseSandbox(q *request) error {
 	return q.nothing()
 }
 
-// hibernateAtRest has a session hibernate once its cells have ended. The end of ctx gives up the wait.
+// hibernateAtRest has a sandbox hibernate once the cells of its contexts have ended. The end of ctx gives up the wait.
+func (h *Handler) hibernateAtRest(ctx context.Context, s *session.Session) error {
+	contexts, err := s.Beside(ctx)
+	for _, one := range contexts {
+		if state := one.Info(ctx).State; err == nil && state != api.StateDead && state != api.StateHibernated {
+			err = hibernateAtRest(ctx, one)
+		}
+		one.Release()
+	}
+	if err != nil {
+		return err
+	}
+	return hibernateAtRest(ctx, s)
+}
+
+// hibernateAtRest does the same with one session.
 func hibernateAtRest(ctx context.Context, s *session.Session) error {
 	for {
 		before := s.Info(ctx)

@@ -316,7 +316,7 @@ func (h *Handler) list(q *request, states []string, limit int) error {
 			return err
 		}
 		for _, s := range page.Items {
-			if (len(states) == 0 || slices.Contains(states, stateOf(s))) && s.CreatedAt.After(after) &&
+			if s.Beside == "" && (len(states) == 0 || slices.Contains(states, stateOf(s))) && s.CreatedAt.After(after) &&
 				(template == "" || templateOf(s) == template) {
 				items = append(items, model(s))
 			}

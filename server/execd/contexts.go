@@ -143,18 +143,7 @@ func (h *Handler) enter(q *request, c codeContext, folder string) error {
 	if folder == "" {
 		return nil
 	}
-	silent := true
-	code := "__import__('os').chdir(" + transfer.Literal(folder) + ")"
-	id, err := c.Submit(q.command(), api.ExecutionRequest{Code: &code, Silent: &silent}, false)
-	if err != nil {
-		return err
-	}
-	for _, err := range c.Journal().ExecutionEvents(q.Context(), id, 0) {
-		if err != nil {
-			return err
-		}
-	}
-	ran, err := c.Executions().Get(q.Context(), id)
+	ran, err := c.RunSilently(q.Context(), transfer.Enter(folder))
 	if err != nil {
 		return err
 	}

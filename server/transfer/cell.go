@@ -14,6 +14,9 @@ func Cell(language, code string) string {
 	return code
 }
 
+// Enter returns a cell that changes the working directory.
+func Enter(folder string) string { return "__import__('os').chdir(" + Literal(folder) + ")" }
+
 // Literal returns v, a string or a map of strings, as Python writes it. Strings in JSON are strings in Python, too.
 func Literal(v any) string {
 	text, err := json.Marshal(v)
