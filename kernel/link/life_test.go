@@ -108,7 +108,7 @@ func TestAHostThatSpeaksAnotherProtocolIsLeftAlone(t *testing.T) {
 	}
 	c := open(t, dir, func(context.Context) error { serve(t, dir); return nil })
 	_, err := c.Attach(t.Context(), key("a"))
-	for _, word := range []string{old.folder.ID, "version 0.9", "100 to 101", "1 to 14", "talaria host stop"} {
+	for _, word := range []string{old.folder.ID, "version 0.9", "100 to 101", "1 to 15", "talaria host stop"} {
 		if err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("error %v, want it to say %q", err, word)
 		}
