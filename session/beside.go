@@ -183,7 +183,13 @@ func (s *Session) hibernateBeside(ctx context.Context) error {
 		return err
 	}
 	for _, one := range s.loadedBeside() { // one that has a kernel is loaded
-		if _, err := one.Hibernate(ctx); err != nil && !hasCode(err, api.CodeNoKernel) && !errors.Is(err, ErrDeleted) {
+		_, err := one.Hibernate(ctx)
+		switch {
+		case err == nil, hasCode(err, api.CodeNoKernel), errors.Is(err, ErrDeleted):
+		case hasCode(err, api.CodeKernelBusy):
+			return api.Errorf(api.CodeKernelBusy, "session %.140q, which runs in the sandbox of this one, is busy; hibernate when its cells have ended, or "+
+				"interrupt them", one.clientID)
+		default:
 			return err
 		}
 	}

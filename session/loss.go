@@ -79,6 +79,7 @@ var causes = map[string]string{
 	reasonShutdown:  "the server was shut down",
 	reasonHostCrash: "the process that ran the kernel ended unexpectedly",
 	reasonLost:      "the server could not read what the kernel reported",
+	"beside_ended":  "the kernel ended in whose sandbox it ran",
 	reasonRefused:   "the kernel accepted no more cells",
 	"timeout":       "a cell ran past its time limit and ignored the interrupt",
 	"memory_limit":  "the kernel exceeded its memory limit (limits.memory_bytes)",

@@ -12,6 +12,9 @@ import (
 	"talaria/kernel/command"
 )
 
+// ReasonBeside is the reason of kernels that end because the kernel does whose sandbox they share.
+const ReasonBeside = "beside_ended"
+
 // shared is a part of a sandbox that belongs to another kernel: an interpreter beside that one's, and what it starts. It ends with
 // that sandbox, at the latest.
 type shared struct {
@@ -59,6 +62,16 @@ func (k *interpreter) leaveMain() {
 		defer k.main.mu.Unlock()
 		delete(k.main.beside, k)
 	}
+}
+
+// mainEnds reports whether it shares a sandbox that is being closed.
+func (k *interpreter) mainEnds() bool {
+	if k.main == nil {
+		return false
+	}
+	k.main.mu.Lock()
+	defer k.main.mu.Unlock()
+	return k.main.phase >= leaving
 }
 
 // ownWatch returns the watcher that ends with this kernel, or nil.

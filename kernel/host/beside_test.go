@@ -7,6 +7,7 @@ import (
 
 	"talaria/kernel"
 	"talaria/kernel/command"
+	"talaria/kernel/host"
 	"talaria/kernel/kerneltest"
 	"talaria/kernel/record"
 )
@@ -49,7 +50,7 @@ func TestAKernelEndsWithTheSandboxThatItShares(t *testing.T) {
 		t.Fatal(err)
 	}
 	died := other.untilDied()
-	if last := died[len(died)-1]; last.ExecutionID != "e1" {
+	if last := died[len(died)-1]; last.ExecutionID != "e1" || last.Body.(record.Died).Reason != host.ReasonBeside {
 		t.Errorf("it ended with %v", words(died))
 	}
 	_, err := r.host.Start(t.Context(), record.Key{Session: "third", Generation: 1}, kernel.Environment{}, kernel.Spec{Beside: r.key.Session})

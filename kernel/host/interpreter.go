@@ -478,6 +478,9 @@ func (k *interpreter) finish(ended time.Time, after kernel.Usage, full *record.L
 	default:
 	}
 	died.Reason = exitReason(died.Exit)
+	if k.mainEnds() && died.Exit.Limit == "" {
+		died.Reason = ReasonBeside
+	}
 	if k.cause != nil {
 		died.Reason = k.cause.reason
 	}

@@ -32,6 +32,7 @@ export interface Session {
   reason?: string;
   environment: string;
   isolation: { tier: string; layers: string[] };
+  beside?: string;
   limits: Limits;
   network: { mode: "none" | "allow" | "full"; allow?: string[] };
   idle_timeout_s: number;

@@ -34,6 +34,7 @@ export function whyWords(reason: string | undefined, exitCode?: number): string 
     case "server_crash": return "the server crashed";
     case "host_crash": return "the kernel host or the machine crashed";
     case "start_failed": return "its sandbox could not be started";
+    case "beside_ended": return "the kernel ended in whose sandbox it ran";
     case "control_closed":
     case "sandbox_lost": return "the cell broke its own sandbox";
     case "records_lost": return "the server could not read what it reported";
