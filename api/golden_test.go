@@ -153,7 +153,7 @@ func TestResourcesHaveTheirGoldenForm(t *testing.T) {
 			Outputs: []api.Output{},
 		},
 		"session": api.Session{
-			ID: "chat:42", State: api.StateIdle, Environment: "default", Isolation: api.Isolation{Tier: "namespace"},
+			ID: "chat:42", State: api.StateIdle, Environment: "default", Isolation: api.Isolation{Tier: "namespace"}, Beside: "chat:7",
 			Network: api.Network{Mode: api.NetworkNone}, LogID: "l", FirstSeq: 1, LastSeq: 9, ReapAt: &noon, CreatedAt: noon,
 			LastActiveAt: noon, Kernel: api.Kernel{Generation: 1, Python: "3.11.2", Engine: "stdlib", StartedAt: &noon},
 			PendingInput: &api.PendingInput{RequestID: "r", ExecutionID: "e", Prompt: "? "},
