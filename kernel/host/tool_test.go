@@ -97,7 +97,7 @@ func TestTheEndOfACallComesWithTheNextCall(t *testing.T) {
 			after       time.Duration
 		}{
 			{"c1", "e1: tool c1 answered\ne1: tool c2 b {}", pause},
-			{"c2", "e1: tool c2 answered", time.Millisecond},
+			{"c2", "e1: tool c2 answered", 5 * time.Millisecond},
 		} {
 			answered := time.Now().Add(time.Microsecond) // once the reader waits
 			time.AfterFunc(time.Microsecond, func() {

@@ -22,8 +22,8 @@ const (
 	tellAgain  = time.Minute            // time without trouble after which the operator is told of new trouble
 
 	// briefly is how long readers do not get a start, a result or the end of a tool call, so that a small cell reaches
-	// them as a whole, and the end of a call together with the next one. Any record that follows ends the delay.
-	briefly = time.Millisecond
+	// them as a whole. Any record that follows ends the delay. On a busy machine, a small cell takes some milliseconds.
+	briefly = 5 * time.Millisecond
 
 	// apart is how long after the text before it text is handed out at once: at that rate there is nothing to gain by
 	// joining. Text that returns to the start of its line is joined all the same, since it overwrites itself.
