@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -258,7 +259,7 @@ func (k *socket) write(ctx context.Context, info api.Session) closeReason {
 			}
 			err = k.sendReady(event, list)
 		case reply := <-k.replies:
-			err = k.send(reply)
+			err = k.sendReply(reply, list)
 		case <-k.tools.ready:
 			err = k.sendTools()
 		case <-tick:
@@ -365,7 +366,20 @@ func (k *socket) close(f closeReason) {
 func (k *socket) sendReady(event api.Event, list *feed) error {
 	k.wire.hold()
 	list.took(event)
-	err := k.sendEvent(event)
+	return k.sendRest(k.sendEvent(event), list)
+}
+
+// sendReply sends a reply, and with it all events that are there by now. The goroutine that fetches the events which the
+// request caused is ready to run, so it goes first: then they and the reply cost the server and the client one system call each.
+func (k *socket) sendReply(reply []byte, list *feed) error {
+	runtime.Gosched()
+	k.wire.hold()
+	return k.sendRest(k.send(reply), list)
+}
+
+// sendRest sends the events and replies that are there by now with what the wire holds. err is why that failed, or nil.
+func (k *socket) sendRest(err error, list *feed) error {
+	var event api.Event
 	for more := true; more && err == nil && !k.wire.full(); {
 		select {
 		case event, more = <-list.events:
