@@ -332,7 +332,7 @@ func TestLaggingStreamsAreBrokenOff(t *testing.T) {
 				}
 			}
 		}
-		h.want(h.do(request{method: "POST", path: "/v1/sessions/" + id + "/executions", body: `{"code":"big 512"}`}), 200, "")
+		h.want(h.do(request{method: "POST", path: "/v1/sessions/" + id + "/executions", body: `{"code":"big 256"}`}), 200, "")
 		if _, err := io.Copy(io.Discard, slow); err == nil {
 			t.Errorf("%s ended as if it were whole", accept)
 		}

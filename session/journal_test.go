@@ -96,8 +96,8 @@ func TestALiveReaderThatFallsBehindIsCutOffAndResumes(t *testing.T) {
 		if ended = err; err != nil {
 			break
 		}
-		if seen == 0 { // the reader is live, and takes nothing more while 30 MB are logged
-			execute(t, s, "megabytes 30")
+		if seen == 0 { // the reader is live, and takes nothing more while 12 MB are logged
+			execute(t, s, "megabytes 12")
 			<-reader.Lagged()
 		}
 		seen = e.Seq
@@ -125,7 +125,7 @@ func TestALiveReaderThatFallsBehindIsCutOffAndResumes(t *testing.T) {
 			break
 		}
 	}
-	if text != 30<<20 {
+	if text != 12<<20 {
 		t.Errorf("%d bytes were left to read", text)
 	}
 }

@@ -76,8 +76,8 @@ func allowStdin(r *api.ExecutionRequest) { r.AllowStdin = ptr(true) }
 
 // However often the server is killed while a cell prints, the log ends up with what it would have had without that.
 func TestACellThatOutlivesItsServersIsLoggedExactlyOnce(t *testing.T) {
-	const cell = "flood 3000\nerr half\nresult 4\nflood 3000\nerr end"
-	for name, limit := range map[string]int64{"all of it": 8 << 20, "capped": 20_000} {
+	const cell = "flood 1200\nerr half\nresult 4\nflood 1200\nerr end"
+	for name, limit := range map[string]int64{"all of it": 8 << 20, "capped": 8_000} {
 		t.Run(name, func(t *testing.T) {
 			r := scripted(t, func(c *session.Config) { c.Defaults.OutputBytes = limit })
 			s := r.session(api.SessionRequest{ID: ptr("x")})
@@ -91,7 +91,7 @@ func TestACellThatOutlivesItsServersIsLoggedExactlyOnce(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						if seen++; seen > random.IntN(2000) {
+						if seen++; seen > random.IntN(800) {
 							break
 						}
 					}
