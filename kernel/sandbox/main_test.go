@@ -1,6 +1,8 @@
 package sandbox_test
 
 import (
+	"cmp"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,12 +33,12 @@ func TestMain(m *testing.M) {
 	}
 	dir, err := os.MkdirTemp(os.Getenv(kerneltest.DirectoryVariable), "talaria-sandbox-cache-")
 	if err == nil {
-		err = os.Chmod(dir, 0o755)
+		err = errors.Join(os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "fonts"), 0o755))
 	}
 	if err != nil {
 		panic(err)
 	}
-	fonts = dir
+	fonts, library = filepath.Join(dir, "fonts"), filepath.Join(dir, "lib")
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if err := os.RemoveAll(dir); err != nil {
 			panic(err)
@@ -45,13 +47,14 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// fonts is where matplotlib's list of fonts is kept for most tests, since making it takes a second.
-var fonts string
+// fonts is where matplotlib's list of fonts is kept for most tests, since making it takes a second, and library where the runner
+// is, compiled. A process with a role has its own.
+var fonts, library string
 
 func config(dir string) sandbox.Config {
 	return sandbox.Config{
 		Root:     filepath.Join(dir, "sessions"),
-		LibDir:   filepath.Join(dir, "lib"),
+		LibDir:   cmp.Or(library, filepath.Join(dir, "lib")),
 		CacheDir: fonts,
 	}
 }

@@ -55,7 +55,7 @@ func TestADamagedRunnerIsWrittenAgain(t *testing.T) {
 	dir := stateDir(t)
 	files := func() []string {
 		t.Helper()
-		newBackend(t, dir)
+		newBackend(t, dir, func(cfg *sandbox.Config) { cfg.LibDir = filepath.Join(dir, "lib") })
 		found, err := filepath.Glob(filepath.Join(dir, "lib", "*", "talaria_init", "*.py"))
 		if len(found) == 0 || err != nil {
 			t.Fatal(found, err)

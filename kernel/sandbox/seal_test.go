@@ -11,9 +11,9 @@ import (
 func TestSealingOpensNoOtherDirectoryThanTheGivenOne(t *testing.T) {
 	dir := stateDir(t)
 	newBackend(t, dir)
-	library, err := filepath.Glob(filepath.Join(dir, "lib", "*", "talaria_init"))
-	if err != nil || len(library) != 1 {
-		t.Fatalf("%v %v", library, err)
+	found, err := filepath.Glob(filepath.Join(library, "*", "talaria_init"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%v %v", found, err)
 	}
 	out, err := exec.Command(environment(t).Python, "-I", "-B", "-c", `
 import os, sys
@@ -38,7 +38,7 @@ for path, inode in (
         print(os.strerror(e.errno) if e.filename != "/no/such/target" else "bound")
     except RuntimeError as e:
         print("another" if "is not the directory that was handed over" in str(e) else e)
-`, library[0], dir).CombinedOutput()
+`, found[0], dir).CombinedOutput()
 	want := "another\nToo many levels of symbolic links\nInvalid cross-device link\nInvalid cross-device link\n" +
 		"No such file or directory\n"
 	if string(out) != want || err != nil {
