@@ -42,21 +42,27 @@ build: tools ## Build bin/talaria
 	$(GO) build -trimpath -buildvcs=false -tags nomsgpack -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN) ./cmd/talaria
 
 .PHONY: test
-test: tools setup test-setup build lint lint-python ## Install what the tests need, and run all of them
-	@$(MAKE) -s -k -j 2 -O $(TESTS)
+test: tools setup test-setup build ## Install what the tests need, and run all of them
+	@$(MAKE) -s -k -j 3 -O $(TESTS)
 
-# Two at a time, the longest first; each goes on after a failure of another.
-TESTS := test-e2e test-go test-runner-ipython test-runner-stdlib test-web test-sdk
+# Three at a time, the longest first, and what finds mistakes within minutes; each goes on after a failure of another.
+TESTS := test-e2e test-kernel lint lint-python test-go test-runner-ipython test-runner-stdlib test-web test-sdk
 
-.PHONY: test-e2e test-go
+.PHONY: test-e2e test-kernel test-go
 # Most of these tests wait for processes and timers most of the time: two on each of two cores use them better than one.
 test-e2e:
 	$(GO) test -parallel 4 -timeout 80m ./e2e
 
 # RACE=-race adds the race detector, as the gate does; the packages of SEQUENTIAL have no goroutines, and tests that read megabytes.
 SEQUENTIAL := talaria/session/transcript talaria/session/hazard
+# These look at what is mounted and at what the ordinary user of their tests runs, so they do not run beside each other.
+KERNEL := $(GO) list ./kernel/... ./session/packages
+# Programs with the race detector sleep for a second before they end, and each test binary is such a program.
+test-kernel test-go: export GORACE := atexit_sleep_ms=100
+test-kernel:
+	$(GO) test $(RACE) -p 1 -timeout 40m $(shell $(KERNEL))
 test-go:
-	$(GO) test $(RACE) -p 1 -timeout 40m $(filter-out $(SEQUENTIAL),$(shell $(GO) list ./... | grep -v '/e2e$$'))
+	$(GO) test $(RACE) -p 1 -timeout 40m $(filter-out $(SEQUENTIAL) $(shell $(KERNEL)),$(shell $(GO) list ./... | grep -v '/e2e$$'))
 	$(GO) test $(SEQUENTIAL)
 
 # A program built with the race detector ends at its first race, which fails the test that runs it. These are the tests with the
@@ -187,7 +193,7 @@ notices: ## Write THIRD-PARTY-NOTICES.txt from the licences of what is embedded
 
 .PHONY: race
 race: ## Run the Go tests of everything but e2e with the race detector
-	@$(MAKE) -s test-go RACE=-race
+	@$(MAKE) -s test-kernel test-go RACE=-race
 
 .PHONY: lint
 lint: ## Check formatting, go vet and staticcheck
