@@ -12,6 +12,7 @@ import subprocess
 import time
 import unittest
 
+from .case import STDLIB
 from .host import PATIENCE, PYTHON, RUNNER, Runner
 from .saved_values import ROWS, Row, numbered
 
@@ -249,6 +250,7 @@ class Copies(unittest.TestCase):
             host.copy()
             self.assertIn("ChildProcessError", host.run("os.wait()").traceback)
 
+    @STDLIB  # no engine runs in it, and it takes long
     def test_many_copies_are_forked_beside_threads_that_use_memory(self) -> None:
         """In both ways: the instructions for the processor, and two forks for the others."""
         for way in ("", "siblings._make_native = lambda: None\n"):
