@@ -46,7 +46,7 @@ func (s *Server) e2bPrints(t *testing.T, box e2bSandbox, context, code string) (
 
 func TestE2BContextsOfOtherLanguagesHaveTheirFolder(t *testing.T) {
 	t.Parallel()
-	everyTier(t, func(t *testing.T, tier string, who identity) {
+	eachTier(t, func(t *testing.T, tier string, who identity) {
 		s, box, ask, create := e2bContexts(t, tier, who, `{"metadata":{"a":"b"}}`)
 		list := func() (found []string) {
 			t.Helper()
@@ -117,7 +117,7 @@ func TestE2BContextsOfOtherLanguagesHaveTheirFolder(t *testing.T) {
 
 func TestE2BContextsOfBashKeepTheirState(t *testing.T) {
 	t.Parallel()
-	everyTier(t, func(t *testing.T, tier string, who identity) {
+	eachTier(t, func(t *testing.T, tier string, who identity) {
 		s, box, ask, create := e2bContexts(t, tier, who, `{"envVars":{"GIVEN":"sandbox"}}`)
 		s.e2bRun(t, box, `{"code":"import os\nos.mkdir('sub')"}`)
 		own, one, two := e2bContext{ID: "_bash"}, create(`{"language":"bash","cwd":"sub"}`), create(`{"language":"bash"}`)
@@ -162,7 +162,7 @@ func TestE2BContextsOfBashKeepTheirState(t *testing.T) {
 
 func TestE2BContextsOfPythonHaveTheirVariables(t *testing.T) {
 	t.Parallel()
-	everyTier(t, func(t *testing.T, tier string, who identity) {
+	eachTier(t, func(t *testing.T, tier string, who identity) {
 		s, box, ask, create := e2bContexts(t, tier, who, `{}`)
 		// value returns the main result of a cell, or the error that ends it.
 		value := func(c e2bContext, code string) (text string) {

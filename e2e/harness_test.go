@@ -121,6 +121,19 @@ func everyTier(t *testing.T, test func(t *testing.T, tier string, who identity))
 	}
 }
 
+// eachTier runs a test in each tier and as each user, for what does not depend on the two together: as root in tier namespace, and as
+// an ordinary user in tier landlock. All four combinations run where E2E_ALL is set.
+func eachTier(t *testing.T, test func(t *testing.T, tier string, who identity)) {
+	t.Helper()
+	if os.Getenv("E2E_ALL") != "" || os.Getuid() != 0 {
+		everyTier(t, test)
+		return
+	}
+	for tier, who := range map[string]identity{"namespace": asRoot, "landlock": asUser} {
+		t.Run(tier+"/"+string(who), func(t *testing.T) { test(t, tier, who) })
+	}
+}
+
 // credential returns the user to run as; nil keeps the present one.
 func (who identity) credential(t *testing.T) *syscall.Credential {
 	t.Helper()

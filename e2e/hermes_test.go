@@ -46,7 +46,7 @@ func hermesConfig(socket string) string {
 // TestHermesAgentLaunchesThroughItsBroker has a replica of hermes-agent launch its kernels and commands.
 func TestHermesAgentLaunchesThroughItsBroker(t *testing.T) {
 	t.Parallel()
-	everyTier(t, func(t *testing.T, tier string, who identity) {
+	eachTier(t, func(t *testing.T, tier string, who identity) {
 		t.Parallel()
 		socket, uid := hermesSocket(t, who)
 		s := start(t, options{as: who, config: hermesConfig(socket), args: []string{"--tier", tier, "--min-tier", "landlock"}})

@@ -26,7 +26,7 @@ func inputs(n int) []api.Raw {
 // TestAMapRunsAFunctionForEachInput runs 32 items, four at a time, and reads them in both formats.
 func TestAMapRunsAFunctionForEachInput(t *testing.T) {
 	t.Parallel()
-	everyTier(t, func(t *testing.T, tier string, who identity) {
+	eachTier(t, func(t *testing.T, tier string, who identity) {
 		t.Parallel()
 		mapEach(t, start(t, options{as: who, args: []string{"--tier", tier}}).Client())
 	})
