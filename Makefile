@@ -43,9 +43,9 @@ build: tools ## Build bin/talaria
 
 .PHONY: test
 test: tools setup test-setup build ## Install what the tests need, and run all of them
-	@$(MAKE) -s -k -j 3 -O $(TESTS)
+	@$(MAKE) -s -k -j 2 -O $(TESTS)
 
-# Three at a time, the longest first, and what finds mistakes within minutes; each goes on after a failure of another.
+# Two at a time, the longest first, and what finds mistakes within minutes; each goes on after a failure of another.
 TESTS := test-e2e test-kernel lint lint-python test-go test-runner-ipython test-runner-stdlib test-web test-sdk
 
 .PHONY: test-e2e test-kernel test-go
