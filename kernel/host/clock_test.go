@@ -167,7 +167,8 @@ func TestACellCannotStandStillForEver(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if took := time.Since(began); took < host.MaxStandstill || took > host.MaxStandstill+each+timeout {
+		// The cell may ask once more before the interrupt reaches it.
+		if took := time.Since(began); took < host.MaxStandstill || took > host.MaxStandstill+2*each+timeout {
 			t.Errorf("it ended after %v, not after %v", took, host.MaxStandstill)
 		}
 	})
