@@ -106,7 +106,6 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	if err != nil {
 		return err
 	}
-	shareProcessors()
 	for _, warning := range c.warnings {
 		log.Warn("configuration", "warning", warning)
 	}
