@@ -86,16 +86,14 @@ func (s *Session) loadedBeside() []*Session {
 	return list
 }
 
-// joins makes the session, which is being loaded, one beside main. It takes over the caller's use of main, until it leaves.
-func (s *Session) joins(main *Session, folder string) {
-	s.main, s.folder, s.dir, s.known = main, folder, main.dir, main.known
-	s.share()
-	main.mu.Lock()
-	defer main.mu.Unlock()
-	if main.beside == nil {
-		main.beside = map[*Session]struct{}{}
+// joinMain makes a session that has all of its parts known to the main session.
+func (s *Session) joinMain() {
+	s.main.mu.Lock()
+	defer s.main.mu.Unlock()
+	if s.main.beside == nil {
+		s.main.beside = map[*Session]struct{}{}
 	}
-	main.beside[s] = struct{}{}
+	s.main.beside[s] = struct{}{}
 }
 
 // leaveMain is called once, when the session is no longer loaded.
@@ -182,7 +180,13 @@ func (s *Session) hibernateBeside(ctx context.Context) error {
 	if err := s.atRest("hibernate"); err != nil {
 		return err
 	}
-	for _, one := range s.loadedBeside() { // one that has a kernel is loaded
+	for _, one := range s.loadedBeside() { // one that has a kernel is loaded, and stays so
+		one.mu.Lock()
+		state := one.state
+		one.mu.Unlock()
+		if !hasKernel(state) {
+			continue
+		}
 		_, err := one.Hibernate(ctx)
 		switch {
 		case err == nil, hasCode(err, api.CodeNoKernel), errors.Is(err, ErrDeleted):

@@ -131,8 +131,10 @@ func (m *Manager) newSession(ctx context.Context, r store.Session) (*Session, er
 func (m *Manager) sessionBeside(r store.Session, main *Session) *Session {
 	s := m.sessionOf(r)
 	s.prepare(r)
-	s.joins(main, r.Folder)
+	s.main, s.folder, s.dir, s.known = main, r.Folder, main.dir, main.known
 	s.makeParts(r, main.packages.Dir(), workspace.Snapshot{})
+	s.joinMain()
+	s.share() // now, so that no later change is missed
 	return s
 }
 
