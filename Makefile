@@ -70,7 +70,7 @@ test-go:
 RACE_TESTS := Frames Approvals AnMCP AWebHook TheSameAnalysis AHostileCell ForgedAnswers TenThreads AnHTTPClient MCPSurvives MCPBears \
   ThreeClients Attaching AThousandInterrupts AHostThatIsStopped ACrashOfTheHost TheClientTakesUp AClientThatIsCutOff AFloodedTerminal \
   TerminalsLeave DeletingASession AnInstallationCanBe ANetworkOutlives ALossOfVariables NamesAreKnown SIGTERM JupyterClientsRun AJupyterClient \
-  ATelegram ASlack
+  ATelegram ASlack E2BContextsOfPython
 empty :=
 
 .PHONY: test-e2e-race

@@ -255,6 +255,33 @@ func TestE2BContextsOfPythonHaveTheirVariables(t *testing.T) {
 	})
 }
 
+func TestAHostileE2BContextEndsAlone(t *testing.T) {
+	t.Parallel()
+	s, box, ask, create := e2bContexts(t, "namespace", asRoot, `{}`)
+	s.want(t, call{method: "PATCH", path: "/v1/sessions/" + box.SandboxID, body: `{"limits":{"memory_bytes":400000000}}`}, http.StatusOK, "")
+	own, hostile, other := e2bContext{ID: "_python"}, create(`{}`), create(`{}`)
+	prints := func(c e2bContext, code, want string) {
+		t.Helper()
+		if got := s.e2bPrints(t, box, c.ID, code); got != want {
+			t.Errorf("%s: %q prints %q, want %q", c.ID, code, got, want)
+		}
+	}
+	prints(own, "import os; x = 'own'", "")
+	prints(other, "x = 'other'", "")
+	prints(hostile, "import mmap\nm = mmap.mmap(-1, 1 << 30)\nfor i in range(0, 1 << 30, 4096): m[i] = 1", "KernelDied")
+	prints(own, "print(x)", "own\n")
+	prints(other, "print(x)", "other\n")
+	prints(hostile, "import os, time\ntry:\n    while True:\n        if os.fork() == 0: time.sleep(1000)\nexcept OSError as e: print(e.errno)", "11\n")
+	ask("POST", "/"+hostile.ID+"/restart", "", http.StatusOK)
+	prints(own, "print(x, sum(name.isdigit() for name in os.listdir('/proc')) < 20)", "own True\n")
+	prints(hostile, "import os, signal; os.kill(2, signal.SIGKILL); print('killed')", "killed\n")
+	for _, c := range []e2bContext{own, hostile, other} {
+		for s.e2bPrints(t, box, c.ID, "1") == "KernelDied" { // a cell that the old sandbox still got
+		}
+		prints(c, "print('x' in globals())", "False\n")
+	}
+}
+
 // wantBeside checks that the API shows the session of a context, that this changes nothing that belongs to its sandbox, and that it ends
 // with that.
 func (s *Server) wantBeside(t *testing.T, box e2bSandbox, c e2bContext) {
