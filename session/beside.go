@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 
 	"talaria/api"
@@ -79,11 +80,7 @@ func releaseAll(list []*Session) {
 func (s *Session) loadedBeside() []*Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []*Session
-	for one := range maps.Keys(s.beside) {
-		list = append(list, one)
-	}
-	return list
+	return slices.Collect(maps.Keys(s.beside))
 }
 
 // joinMain makes a session that has all of its parts known to the main session.
@@ -202,6 +199,9 @@ func (s *Session) hibernateBeside(ctx context.Context) error {
 
 // deleteBeside deletes the sessions beside one that is being deleted.
 func (s *Session) deleteBeside(ctx context.Context) error {
+	if s.main != nil { // nothing is beside it
+		return nil
+	}
 	var rows []store.Session
 	err := s.do(ctx, func(own context.Context) (err error) { // after one that is being created
 		rows, err = s.m.cfg.Store.SessionsBeside(own, s.n)

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+
 	"talaria/api"
 	"talaria/store"
 )

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -83,13 +85,10 @@ func (k *interpreter) ownWatch() *watcher {
 }
 
 // others returns the kernels in this one's sandbox beside it.
-func (k *interpreter) others() (list []*interpreter) {
+func (k *interpreter) others() []*interpreter {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for other := range k.beside {
-		list = append(list, other)
-	}
-	return list
+	return slices.Collect(maps.Keys(k.beside))
 }
 
 // owner returns the kernel of a session that can be used, for another one that is to run in its sandbox.

@@ -218,10 +218,10 @@ func (k *interpreter) askForCopy(ctx context.Context, frameOf func(id string) an
 
 // copier returns the sandbox if it can have copies of its interpreter, or says why it cannot.
 func (k *interpreter) copier() (kernel.Copier, string) {
-	copier, ok := k.sandbox.(kernel.Copier)
 	if k.main != nil {
 		return nil, refusedBeside
 	}
+	copier, ok := k.sandbox.(kernel.Copier)
 	if !ok {
 		return nil, refusedBackend
 	}

@@ -98,11 +98,10 @@ func NewHost(cfg HostConfig) *Host {
 	}
 }
 
-// Start makes a sandbox, seals it and runs an interpreter in it, or runs it in the sandbox of another kernel; it returns when the
-// interpreter can execute. After an
-// error nothing is left. ctx bounds the start, not the kernel's life. A key can be used only once until its Died
-// record is acknowledged; otherwise Start returns ErrKernelExists. With a SpoolDir the session must be a plain word,
-// as ids are.
+// Start makes a sandbox, seals it and runs an interpreter in it, or runs it in the sandbox of another kernel; it returns
+// when the interpreter can execute. After an error nothing is left. ctx bounds the start, not the kernel's life. A key
+// can be used only once until its Died record is acknowledged; otherwise Start returns ErrKernelExists. With a SpoolDir
+// the session must be a plain word, as ids are.
 func (h *Host) Start(ctx context.Context, key record.Key, env kernel.Environment, spec kernel.Spec) (command.KernelInfo, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

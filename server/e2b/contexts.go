@@ -126,17 +126,16 @@ func ownContexts() []contextModel {
 	return list
 }
 
-// madeContexts are those that clients have made in the sandbox, and those for JavaScript among them.
-func madeContexts(q *request, sandbox *session.Session) (all, scripts []contextModel, err error) {
-	scripts = transfer.List[contextModel](sandbox.Metadata(), metaContexts)
+// madeContexts are those that clients have made in the sandbox.
+func madeContexts(q *request, sandbox *session.Session) (list []contextModel, err error) {
 	beside, err := sandbox.Beside(q.Context())
 	for _, s := range beside {
 		if model, ok := contextOf(s); ok {
-			all = append(all, model)
+			list = append(list, model)
 		}
 		s.Release()
 	}
-	return append(all, scripts...), scripts, err
+	return append(list, transfer.List[contextModel](sandbox.Metadata(), metaContexts)...), err
 }
 
 // cell returns code as the interpreter runs it. A context for JavaScript has no interpreter, so a shell enters its folder first. In the
@@ -162,7 +161,7 @@ func (h *Handler) listContexts(q *request) error {
 		return err
 	}
 	defer s.Release()
-	made, _, err := madeContexts(q, s)
+	made, err := madeContexts(q, s)
 	if err != nil {
 		return err
 	}
@@ -196,11 +195,11 @@ func (h *Handler) createContext(q *request) error {
 		return err
 	}
 	defer release()
-	all, _, err := madeContexts(q, s)
+	present, err := madeContexts(q, s)
 	if err != nil {
 		return err
 	}
-	if len(all) >= maxContexts {
+	if len(present) >= maxContexts {
 		return api.Errorf(api.CodeLimitExceeded, "a sandbox can have %d additional contexts; delete some", maxContexts)
 	}
 	if known == languageJavaScript {

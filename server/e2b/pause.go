@@ -40,7 +40,7 @@ func (h *Handler) pauseSandbox(q *request) error {
 	}
 	ctx, cancel := h.UntilDrain(q.Context())
 	defer cancel()
-	if err := h.hibernateAtRest(ctx, s); err != nil {
+	if err := hibernateSandbox(ctx, s); err != nil {
 		if now := s.Info(q.command()); endOf(now).IsZero() { // nobody has prolonged it meanwhile
 			err = errors.Join(err, h.setEnd(q.command(), q.caller.Owner, s, info.Metadata[metaEnd], api.SessionPatch{}))
 		}
@@ -49,8 +49,8 @@ func (h *Handler) pauseSandbox(q *request) error {
 	return q.nothing()
 }
 
-// hibernateAtRest has a sandbox hibernate once the cells of its contexts have ended. The end of ctx gives up the wait.
-func (h *Handler) hibernateAtRest(ctx context.Context, s *session.Session) error {
+// hibernateSandbox has a sandbox hibernate once the cells of all its contexts have ended. The end of ctx gives up the wait.
+func hibernateSandbox(ctx context.Context, s *session.Session) error {
 	contexts, err := s.Beside(ctx)
 	for _, one := range contexts {
 		if state := one.Info(ctx).State; err == nil && state != api.StateDead && state != api.StateHibernated {
@@ -64,7 +64,7 @@ func (h *Handler) hibernateAtRest(ctx context.Context, s *session.Session) error
 	return hibernateAtRest(ctx, s)
 }
 
-// hibernateAtRest does the same with one session.
+// hibernateAtRest has one session hibernate once its cells have ended.
 func hibernateAtRest(ctx context.Context, s *session.Session) error {
 	for {
 		before := s.Info(ctx)
