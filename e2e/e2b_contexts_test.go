@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"talaria/api"
+	"talaria/session/index/indextest"
 )
 
 // e2bContext is a context of a sandbox.
@@ -253,6 +254,39 @@ func TestE2BContextsOfPythonHaveTheirVariables(t *testing.T) {
 		}
 		s.wantBeside(t, box, one)
 	})
+}
+
+func TestE2BContextsShareThePackages(t *testing.T) {
+	t.Parallel()
+	s := indexed(t, asRoot, indextest.Standard(t), "")
+	box := s.e2bCreate(t, s.Token, `{}`)
+	create := func() string {
+		answer := s.e2bCall(t, "POST", "/e2b/contexts", box.EnvdAccessToken, box.SandboxID, `{}`, http.StatusOK)
+		return decode[e2bContext](t, string(answer.body)).ID
+	}
+	one, two := create(), create()
+	const version = "import importlib.metadata; print(importlib.metadata.version('greet'))"
+	runOK(t, s.Client(), one, "%pip install greet==1.0")
+	for _, context := range []string{"_python", one, two} {
+		if got := s.e2bPrints(t, box, context, version); got != "1.0\n" {
+			t.Errorf("in context %s the package is %q", context, got)
+		}
+	}
+	// One after the other, through the programs of two contexts at the same time.
+	first, second := begin(t, s.Client(), one, "!pip install greet==2.0"), begin(t, s.Client(), two, "!pip install greet==2.0")
+	for id, context := range map[string]string{first: one, second: two} {
+		if e := theEnd(t, s.Client(), context, id); e.Status != api.StatusOK {
+			t.Errorf("the installation in %s: %s %s", context, e.Status, e.Text)
+		}
+	}
+	if got := s.e2bPrints(t, box, "_python", version); got != "2.0\n" {
+		t.Errorf("the package is %q", got)
+	}
+	for _, context := range []string{one, two} {
+		if events := packageEvents(t, s, context); len(events) == 0 || !events[len(events)-1].OK {
+			t.Errorf("the log of %s has %v", context, events)
+		}
+	}
 }
 
 func TestAHostileE2BContextEndsAlone(t *testing.T) {
