@@ -18,7 +18,7 @@ var (
 func (h *Handler) addTools(server *sdk.Server) {
 	add(h, server, "execute_code", "Run Python", h.ExecuteCode, runs, h.executeCode)
 	add(h, server, "get_execution", "Wait for a run",
-		"Wait for a run that execute_code or install_packages left running, and return its result; also returns results of earlier runs.", reads, h.getExecution)
+		"Wait for a run that is still running, and return its result; also returns results of earlier runs.", reads, h.getExecution)
 	add(h, server, "reset_session", "Restart Python",
 		"Start a fresh interpreter: variables are gone, files and packages are kept.", destroys, h.resetSession)
 	add(h, server, "list_files", "List files", "List a folder of the session's workspace.", reads, h.listFiles)
@@ -30,8 +30,10 @@ func (h *Handler) addTools(server *sdk.Server) {
 		return
 	}
 	add(h, server, "interrupt", "Interrupt", "Interrupt the running code of the session; variables and files are kept.", writes, h.interrupt)
-	add(h, server, "install_packages", "Install packages", "Install Python packages into the session.",
-		&sdk.ToolAnnotations{DestructiveHint: new(bool), OpenWorldHint: new(true)}, h.installPackages)
+	if h.Sessions.InstallsPackages() {
+		add(h, server, "install_packages", "Install packages", "Install Python packages into the session.",
+			&sdk.ToolAnnotations{DestructiveHint: new(bool), OpenWorldHint: new(true)}, h.installPackages)
+	}
 	add(h, server, "list_variables", "List variables", "List the variables of the session's interpreter, even while code runs.", reads, h.listVariables)
 	add(h, server, "create_checkpoint", "Make a checkpoint",
 		"Save the session's current variables and files, so that rollback can restore them. This takes milliseconds: do it before code that may damage them.",
