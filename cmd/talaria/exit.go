@@ -50,9 +50,12 @@ func (e unreachableError) Unwrap() error { return e.cause }
 // statusOf is the status to exit with after an error.
 func statusOf(err error) int {
 	var exit exitError
+	var cause signalled
 	switch {
 	case errors.As(err, &exit):
 		return int(exit)
+	case errors.As(err, &cause):
+		return cause.status()
 	case errors.As(err, new(usageError)):
 		return exitUsage
 	case errors.As(err, new(unreachableError)):

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 
 	"talaria/kernel"
 	"talaria/kernel/disk"
@@ -113,7 +113,7 @@ func openInstance(ctx context.Context, c config, configFile string, db *store.St
 // hosts too; otherwise these go on for the next server.
 func (i *instance) close(ctx context.Context) error {
 	var cause signalled
-	if errors.As(context.Cause(ctx), &cause) && cause.Signal == os.Interrupt {
+	if errors.As(context.Cause(ctx), &cause) && cause.Signal == syscall.SIGINT {
 		return errors.Join(i.end(context.WithoutCancel(ctx)), i.closeRest())
 	}
 	return errors.Join(i.sessions.Close(context.Background()), i.closeRest())

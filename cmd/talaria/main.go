@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,7 +27,8 @@ func main() {
 		err = traceSteps()
 	}
 	if err == nil {
-		err = command().ExecuteContext(untilSignal())
+		ctx := untilSignal()
+		err = endedBy(ctx, command().ExecuteContext(ctx))
 		stop()
 	}
 	if err == nil {
@@ -58,20 +60,37 @@ func startedAs(arg string) string {
 }
 
 // signalled is the cause of a context that a signal ended.
-type signalled struct{ os.Signal }
+type signalled struct{ syscall.Signal }
 
-func (s signalled) Error() string { return s.String() }
+func (s signalled) Error() string {
+	if s.Signal == syscall.SIGINT {
+		return "interrupted"
+	}
+	return s.String()
+}
+
+// status is what a shell shows for a program that the signal ended.
+func (s signalled) status() int { return 128 + int(s.Signal) }
 
 // untilSignal is a context that the first SIGINT or SIGTERM ends. The second one ends the program.
 func untilSignal() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
-		cancel(signalled{<-signals})
+		cancel(signalled{(<-signals).(syscall.Signal)})
 		signal.Stop(signals)
 	}()
 	return ctx
+}
+
+// endedBy returns the signal that ended ctx instead of an error that says no more than that ctx has ended.
+func endedBy(ctx context.Context, err error) error {
+	var cause signalled
+	if errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &cause) {
+		return cause
+	}
+	return err
 }
 
 // The groups of commands in the help of the root.

@@ -116,7 +116,7 @@ func (r *repl) run(ctx context.Context, cmd *cobra.Command, attach bool) (err er
 	defer context.AfterFunc(cmd.Context(), func() {
 		if why := (signalled{}); errors.As(context.Cause(cmd.Context()), &why) && why.Signal == syscall.SIGTERM {
 			_ = r.lines.Close()
-			os.Exit(128 + int(syscall.SIGTERM))
+			os.Exit(why.status())
 		}
 	})()
 	s := r.socket.Hello().Session
