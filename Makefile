@@ -42,16 +42,19 @@ build: tools ## Build bin/talaria
 	$(GO) build -trimpath -buildvcs=false -tags nomsgpack -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN) ./cmd/talaria
 
 .PHONY: test
-test: tools setup test-setup build ## Install what the tests need, and run all of them
+test: tools setup test-setup build ## Install what the tests need, and run them (SHORT= for every combination of tier, user and engine)
 	@$(MAKE) -s -k -j 2 -O $(TESTS)
 
 # Two at a time, the longest first, and what finds mistakes within minutes; each goes on after a failure of another.
-TESTS := test-e2e test-kernel lint lint-python test-go test-runner-ipython test-runner-stdlib test-web test-sdk
+TESTS := test-e2e test-kernel lint lint-python test-web test-go test-runner-ipython test-runner-stdlib test-sdk
+
+# With -short, a test that has several combinations of tier, user, engine or Python runs in one or two of them. The gate runs all.
+SHORT ?= -short
 
 .PHONY: test-e2e test-kernel test-go
 # Most of these tests wait for processes and timers most of the time: two on each of two cores use them better than one.
 test-e2e:
-	$(GO) test -parallel 4 -timeout 80m ./e2e
+	$(GO) test $(SHORT) -parallel 4 -timeout 80m ./e2e
 
 # RACE=-race adds the race detector, as the gate does; the packages of SEQUENTIAL have no goroutines, and tests that read megabytes.
 SEQUENTIAL := talaria/session/transcript talaria/session/hazard
@@ -60,9 +63,9 @@ KERNEL := $(GO) list ./kernel/... ./session/packages
 # Programs with the race detector sleep for a second before they end, and each test binary is such a program.
 test-kernel test-go: export GORACE := atexit_sleep_ms=100
 test-kernel:
-	$(GO) test $(RACE) -p 1 -timeout 40m $(shell $(KERNEL))
+	$(GO) test $(SHORT) $(RACE) -p 1 -timeout 40m $(shell $(KERNEL))
 test-go:
-	$(GO) test $(RACE) -p 1 -timeout 40m $(filter-out $(SEQUENTIAL) $(shell $(KERNEL)),$(shell $(GO) list ./... | grep -v '/e2e$$'))
+	$(GO) test $(SHORT) $(RACE) -p 1 -timeout 40m $(filter-out $(SEQUENTIAL) $(shell $(KERNEL)),$(shell $(GO) list ./... | grep -v '/e2e$$'))
 	$(GO) test $(SEQUENTIAL)
 
 # A program built with the race detector ends at its first race, which fails the test that runs it. These are the tests with the

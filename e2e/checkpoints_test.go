@@ -51,10 +51,13 @@ func wantCodeAndWords(t *testing.T, err error, code api.Code, words ...string) {
 	}
 }
 
-// everyTierAndEngine runs a test against a server with each engine in each tier.
+// everyTierAndEngine runs a test against a server with each engine in each tier; with -short, with one engine in each tier.
 func everyTierAndEngine(t *testing.T, test func(t *testing.T, s *Server)) {
 	for _, tier := range isolationTiers {
 		for _, engine := range []string{"stdlib", "ipython"} {
+			if testing.Short() && (tier == "landlock") != (engine == "ipython") {
+				continue
+			}
 			t.Run(tier+"/"+engine, func(t *testing.T) {
 				t.Parallel()
 				test(t, start(t, options{args: []string{"--tier", tier, "--min-tier", "landlock", "--engine", engine, "--python", "/usr/bin/python3", "--checkpoints", "manual"}}))

@@ -99,10 +99,10 @@ const ordinary = "talaria-test"
 // makingOrdinary is held while that user is looked up and, the first time on a machine, made.
 var makingOrdinary sync.Mutex
 
-// everyIdentity runs a test as root and as an ordinary user, or only as the latter if the tests do not run as root.
+// everyIdentity runs a test as root and as an ordinary user, or only as the latter if the tests do not run as root, or with -short.
 func everyIdentity(t *testing.T, test func(t *testing.T, who identity)) {
 	t.Helper()
-	if os.Getuid() == 0 {
+	if os.Getuid() == 0 && !testing.Short() {
 		t.Run(string(asRoot), func(t *testing.T) { test(t, asRoot) })
 	}
 	t.Run(string(asUser), func(t *testing.T) { test(t, asUser) })
@@ -111,9 +111,13 @@ func everyIdentity(t *testing.T, test func(t *testing.T, who identity)) {
 // isolationTiers are the tiers that a server can have.
 var isolationTiers = []string{"namespace", "landlock"}
 
-// everyTier runs a test in each tier, as root and as an ordinary user.
+// everyTier runs a test in each tier, as root and as an ordinary user. With -short it is eachTier.
 func everyTier(t *testing.T, test func(t *testing.T, tier string, who identity)) {
 	t.Helper()
+	if testing.Short() && os.Getuid() == 0 {
+		eachTier(t, test)
+		return
+	}
 	for _, tier := range isolationTiers {
 		t.Run(tier, func(t *testing.T) {
 			everyIdentity(t, func(t *testing.T, who identity) { test(t, tier, who) })
@@ -125,7 +129,7 @@ func everyTier(t *testing.T, test func(t *testing.T, tier string, who identity))
 // an ordinary user in tier landlock. All four combinations run where E2E_ALL is set.
 func eachTier(t *testing.T, test func(t *testing.T, tier string, who identity)) {
 	t.Helper()
-	if os.Getenv("E2E_ALL") != "" || os.Getuid() != 0 {
+	if os.Getenv("E2E_ALL") != "" && !testing.Short() || os.Getuid() != 0 {
 		everyTier(t, test)
 		return
 	}

@@ -85,6 +85,9 @@ func TestAllAgainAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("these tests run as an ordinary user already")
 	}
+	if testing.Short() {
+		t.Skip("runs all tests for a second time")
+	}
 	if version, err := kerneltest.LandlockVersion(); err != nil || version < 6 {
 		t.Skipf("Landlock ABI %d (%v) cannot restrict the signals of an ordinary user's sessions", version, err)
 	}

@@ -28,6 +28,9 @@ func TestAllAgainAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("these tests run as an ordinary user already")
 	}
+	if testing.Short() {
+		t.Skip("runs all tests for a second time")
+	}
 	cmd := again(t, true, stateDir(t), "-test.v", "-test.run="+ordinaryTests)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

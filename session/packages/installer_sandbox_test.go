@@ -250,6 +250,9 @@ func TestInstallersWorkForAnOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("these tests run as an ordinary user already")
 	}
+	if testing.Short() {
+		t.Skip("runs tests for a second time")
+	}
 	t.Parallel()
 	dir := kerneltest.StateDir(t)
 	source, err := os.ReadFile("installer.py")

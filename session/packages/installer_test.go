@@ -187,12 +187,15 @@ func (i *installers) prints(code, want string) {
 const system = "/usr/bin/python3"
 
 // eachPip runs a test with the system's Python, which Debian keeps others from installing into, and with the Python on
-// the PATH if that is another one.
+// the PATH if that is another one; with -short only the former.
 func eachPip(t *testing.T, test func(t *testing.T, python string)) {
 	if out, err := exec.Command(system, "-c", "import pip").CombinedOutput(); err != nil {
 		t.Skipf("SKIP: %s has no pip (apt-get install python3-pip): %s", system, out)
 	}
 	t.Run("system", func(t *testing.T) { t.Parallel(); test(t, system) })
+	if testing.Short() {
+		return
+	}
 	const described = "import pip, sys; assert sys.version_info >= (3, 11); print(sys.executable)"
 	out, err := exec.Command("python3", "-c", described).Output()
 	if python := strings.TrimSpace(string(out)); err == nil && python != system {
@@ -200,9 +203,12 @@ func eachPip(t *testing.T, test func(t *testing.T, python string)) {
 	}
 }
 
-// eachPython is eachPip with a virtual environment too.
+// eachPython is eachPip with a virtual environment too, except with -short.
 func eachPython(t *testing.T, test func(t *testing.T, python string)) {
 	eachPip(t, test)
+	if testing.Short() {
+		return
+	}
 	t.Run("venv", func(t *testing.T) {
 		t.Parallel()
 		dir := filepath.Join(t.TempDir(), "venv")
