@@ -22,6 +22,9 @@ func TestTheJourneysInTierLandlock(t *testing.T) {
 	if os.Getenv(tierVariable) != "" {
 		t.Skip("this is that run")
 	}
+	if testing.Short() {
+		t.Skip("runs tests for a second time")
+	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -69,6 +69,9 @@ func bench(t *testing.T, args ...string) report {
 }
 
 func TestEveryRowCanBeMeasuredHere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures for minutes")
+	}
 	doc := filepath.Join(t.TempDir(), "performance.md")
 	if err := os.WriteFile(doc, []byte("before\n"+blockBegin+"old\n"+blockEnd+"\nafter\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -164,6 +167,9 @@ func TestEachAbuseHasARowWithItsGoals(t *testing.T) {
 }
 
 func TestAnAbuseCanBeMeasuredHere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures for minutes")
+	}
 	r := bench(t, "-talaria", talariaBinary(t), "-drivers", "talaria", "-quick", "-run", "^abusers-(deep-paths|mute-bodies)$")
 	if len(r.Rows) != 5 {
 		t.Errorf("%d numbers were measured", len(r.Rows))
