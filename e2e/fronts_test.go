@@ -30,7 +30,7 @@ func TestDoctorPrintsTheSettingOfEachFront(t *testing.T) {
 			`test "$E2B_SANDBOX_URL" = "$E2B_API_URL"; $CURL -X POST "$E2B_API_URL/v2/sandboxes" -H "X-API-KEY: $E2B_API_KEY" -d '{}'`, `"sandboxID"`},
 		{"one-shot engine clients", "give a client the base URL ", `$CURL "$BASE/execute/" -H "$HEADER" -d '{"language":"bash","code":"echo 42"}'`, `"output":"42\n"`},
 		{"OpenSandbox's execd clients", "give a client the base URL ", `$CURL "$BASE/code" -H "$HEADER" -d '{"code":"6 * 7","context":{"language":"python"}}'`, `"text":"42"`},
-		{"LibreChat", "put this into LibreChat's .env: ",
+		{"LibreChat", "add this to LibreChat's .env: ",
 			`$CURL "$LIBRECHAT_CODE_BASEURL/exec" -H "X-API-Key: $LIBRECHAT_CODE_API_KEY" -d '{"lang":"py","code":"print(42)"}'`, `"stdout":"42\n"`},
 	} {
 		line, ok := strings.CutPrefix(printed[c.front], c.before)

@@ -82,7 +82,7 @@ func runConfigured(t *testing.T, s *Server, example string) {
 		} `json:"mcpServers"`
 	}
 	out, _ := s.command(context.Background(), "doctor", "--state-dir", s.StateDir).Output() // its status is about the machine
-	_, printed, ok := strings.Cut(string(out), "put this into a client's configuration: ")
+	_, printed, ok := strings.Cut(string(out), "add this to the client's configuration: ")
 	printed, _, _ = strings.Cut(printed, "\n")
 	if !ok || !strings.Contains(printed, s.StateDir) {
 		t.Errorf("talaria doctor prints no configuration: %s", out)

@@ -227,7 +227,7 @@ func TestTheProgramUsesColourAndDrawsOnATerminal(t *testing.T) {
 	}{
 		{[]string{"TERM=xterm-kitty"}, "\x1b_Ga=T,f=100,q=2,m=0;" + onePixel + "\x1b\\"},
 		{[]string{"TERM=xterm", "TERM_PROGRAM=WezTerm"}, ":" + onePixel + "\a"},
-		{[]string{"TERM=xterm"}, "[a picture; --artifacts DIR saves it]"},
+		{[]string{"TERM=xterm"}, "[image; --artifacts DIR saves it]"},
 	} {
 		if shown := s.onTerminalOf(t, c.variables, picture...).ends(0); !strings.Contains(shown, c.want) {
 			t.Errorf("%v: %q lacks %q", c.variables, shown, c.want)

@@ -21,8 +21,8 @@ func batchCommand() *cobra.Command {
 	var b batchRun
 	cmd := &cobra.Command{
 		Use:   "batch FILE|-",
-		Short: "Run many cells as a job, and print each result as it ends",
-		Long: `Run many cells as a job, and print each result as it ends.
+		Short: "Run many cells as a job, and print each result as it arrives",
+		Long: `Run many cells as a job, and print each result as it arrives.
 
 Each line of the file is a cell in JSON: {"code": "print(1)"}. With "session" it runs in the session with that id,
 otherwise in its own session. "files" are written into the workspace first: {"a.txt": "text"} or

@@ -34,7 +34,7 @@ Anything that the checkpoint lacks is listed on standard error. The session must
 		},
 		RunE: withServer(makeCheckpoint),
 	}
-	cmd.Flags().String("name", "", "a name for people; checkpoints with one are kept until you delete them")
+	cmd.Flags().String("name", "", "name of the checkpoint; named checkpoints are kept until you delete them")
 	cmd.Flags().String("level", "", "live: variables in memory, exactly as they are; saved: variables on disk, which survive the kernel; files: only the files (default: the first that is possible)")
 	cmd.PersistentFlags().Bool("json", false, "print JSON")
 	addConnection(cmd)

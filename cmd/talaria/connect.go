@@ -16,7 +16,7 @@ import (
 // addConnection gives a command the flags that say which server it talks to.
 func addConnection(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
-	f.String("server", "", "URL of the server (default: $TALARIA_URL, else the server that runs on the state directory)")
+	f.String("server", "", "URL of the server (default: $TALARIA_URL, else the server that uses the state directory)")
 	f.String("token", "", "token (default: $TALARIA_TOKEN, else the first owner's)")
 }
 

@@ -178,7 +178,7 @@ func survivalFinding() kernel.Finding {
 func mcpFinding(c config) kernel.Finding {
 	f := kernel.Finding{Name: "MCP clients", OK: true}
 	if c.MCP == mcp.ToolsOff {
-		f.Detail = "switched off by mcp: off"
+		f.Detail = "disabled by mcp: off"
 		return f
 	}
 	type launch struct {
@@ -197,7 +197,7 @@ func mcpFinding(c config) kernel.Finding {
 		f.OK, f.Detail = false, err.Error()
 		return f
 	}
-	f.Detail = "put this into a client's configuration: " + string(line)
+	f.Detail = "add this to the client's configuration: " + string(line)
 	return f
 }
 
@@ -206,11 +206,11 @@ func stateFinding(dir string) kernel.Finding {
 	info, err := os.Stat(dir)
 	switch {
 	case os.IsNotExist(err):
-		f.Detail += " (created at the first start)"
+		f.Detail += " (created on first start)"
 	case err != nil:
-		f.OK, f.Detail, f.Remedy = false, err.Error(), "pick another with --state-dir"
+		f.OK, f.Detail, f.Remedy = false, err.Error(), "choose another with --state-dir"
 	case !info.IsDir():
-		f.OK, f.Detail, f.Remedy = false, dir+" is not a directory", "pick another with --state-dir"
+		f.OK, f.Detail, f.Remedy = false, dir+" is not a directory", "choose another with --state-dir"
 	case info.Mode().Perm()&0o066 != 0:
 		f.Detail += fmt.Sprintf(" (mode %04o: other users can read it)", info.Mode().Perm())
 		f.Remedy = "chmod go-rw " + dir

@@ -18,7 +18,7 @@ func (c config) frontFindings() []kernel.Finding {
 		case f.name == "jupyter" && !c.Jupyter:
 			finding.Detail = "disabled by jupyter: false"
 		default:
-			finding.Detail = "switched off by fronts." + f.name + ".enabled: false"
+			finding.Detail = "disabled by fronts." + f.name + ".enabled: false"
 		}
 		findings = append(findings, finding)
 	}
@@ -38,7 +38,7 @@ func (c config) clientSetting(f namedFront) string {
 	case "execd":
 		return "give a client the base URL " + base + ` and the header "X-EXECD-ACCESS-TOKEN: $(` + c.tokenCommand("show") + `)"`
 	case "librechat":
-		setting := "put this into LibreChat's .env: LIBRECHAT_CODE_BASEURL=" + base
+		setting := "add this to LibreChat's .env: LIBRECHAT_CODE_BASEURL=" + base
 		if c.Fronts.LibreChat.JWTKeys != "" {
 			return setting // LibreChat signs tokens
 		}

@@ -17,12 +17,12 @@ func TestTheSettingOfAFrontFollowsTheConfiguration(t *testing.T) {
 	}
 	for front, want := range map[string]string{
 		"Jupyter clients":         "disabled by jupyter: false",
-		"one-shot engine clients": "switched off by fronts.engine.enabled: false",
+		"one-shot engine clients": "disabled by fronts.engine.enabled: false",
 		"E2B clients": "run this before the client: export E2B_API_URL=http://127.0.0.1:49999 E2B_SANDBOX_URL=http://127.0.0.1:49999 " +
 			`E2B_API_KEY="$(bin/other token create --owner agent --form e2b --state-dir '/srv/two words')"`,
 		"OpenSandbox's execd clients": "give a client the base URL http://127.0.0.1:8765/execd and the header " +
 			`"X-EXECD-ACCESS-TOKEN: $(bin/other token show --state-dir '/srv/two words')"`,
-		"LibreChat": "put this into LibreChat's .env: LIBRECHAT_CODE_BASEURL=http://127.0.0.1:8765/librechat/v1", // it signs its tokens
+		"LibreChat": "add this to LibreChat's .env: LIBRECHAT_CODE_BASEURL=http://127.0.0.1:8765/librechat/v1", // it signs its tokens
 	} {
 		if printed[front] != want {
 			t.Errorf("%s: doctor prints\n%s, want\n%s", front, printed[front], want)

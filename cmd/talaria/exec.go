@@ -291,7 +291,7 @@ func (e *execution) bundle(data api.MIMEBundle) error {
 		if drawPicture(e.out.Writer, b) {
 			return nil
 		}
-		defer e.print(e.err, "[a picture; "+first(e.pictures, "--artifacts DIR saves it")+"]\n")
+		defer e.print(e.err, "[image; "+first(e.pictures, "--artifacts DIR saves it")+"]\n")
 	}
 	var text string
 	if raw, ok := data["text/plain"]; ok && json.Unmarshal(raw, &text) == nil {
@@ -403,11 +403,11 @@ func (e *execution) status(done *api.Execution) error {
 		after := (time.Duration(done.Usage.DurationMS) * time.Millisecond).Round(100 * time.Millisecond)
 		how := fmt.Sprintf("the cell was stopped after %v", after)
 		if done.Error != nil && done.Error.Ename == timeoutName {
-			how = fmt.Sprintf("the cell ignored the interrupt, so its kernel was ended after %v", after)
+			how = fmt.Sprintf("the cell ignored the interrupt, so its kernel was killed after %v", after)
 		}
 		e.print(e.err, where(e.stopped))
 		return e.exit(exitTimeout, fmt.Sprintf("timeout: %s; variables %s; "+
-			"allow longer with exec --timeout SECONDS, or raise the session's limit execution_timeout_s", how, done.State))
+			"to allow more time, use exec --timeout SECONDS, or raise the session's limit execution_timeout_s", how, done.State))
 	}
 	if len(e.stopped) > 0 {
 		e.print(e.err, colourTraceback(e.err.Writer, strings.Join(e.stopped, "\n")+"\n"))

@@ -98,7 +98,7 @@ var platforms = []string{"telegram", "slack"}
 
 func gatewayCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "gateway", Short: "Run a chat bot that gives each chat a session: Telegram, Slack", Args: arguments(0, 0),
+		Use: "gateway", Short: "Run a Telegram or Slack bot that gives each chat a session", Args: arguments(0, 0),
 		Long: `Run a chat bot: each chat has its own session, and messages run as Python.
 
 Initially nobody may use a bot: list the ids of users, or create a pairing code and send it to the bot. A bot can also run
@@ -113,7 +113,7 @@ inside the server; see docs/gateways.md.`,
 		Long: `Run a Telegram bot. @BotFather gives you its token.
 
 Its sessions belong to the owner "telegram", unless --token is given. All options are also keys of the configuration below
-gateways.telegram, which has limits and network too.`,
+gateways.telegram, which also has keys for limits and the network.`,
 		Example: `  talaria gateway telegram --token-file telegram-token`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runBot(cmd, "telegram") },
 	}
@@ -123,9 +123,9 @@ gateways.telegram, which has limits and network too.`,
 		Use: "slack", Short: "Run a Slack bot", Args: arguments(0, 0),
 		Long: `Run a Slack app as a bot. docs/gateways.md has the manifest that creates the app.
 
-Events arrive by Socket Mode, with --app-token-file, or by HTTP, with --listen and --secret-file, the signing secret.
+Events arrive over Socket Mode (--app-token-file), or over HTTP (--listen, and --secret-file with the signing secret).
 Its sessions belong to the owner "slack", unless --token is given. All options are also keys of the configuration below
-gateways.slack, which has limits and network too.`,
+gateways.slack, which also has keys for limits and the network.`,
 		Example: `  talaria gateway slack --token-file slack-token --app-token-file slack-app-token`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runBot(cmd, "slack") },
 	}
@@ -399,7 +399,7 @@ func (c config) platform(platform string, log *slog.Logger) (gateway.Platform, e
 	var err error
 	if platform == "slack" {
 		if appToken == "" && bot.Listen == "" {
-			return nil, c.wrong(key+"app_token_file", "or %slisten is needed: events come by Socket Mode, or by HTTP", key)
+			return nil, c.wrong(key+"app_token_file", "or %slisten is needed: events arrive over Socket Mode or HTTP", key)
 		}
 		p, err = slack.New(slack.Config{
 			BotToken: token, AppToken: appToken, SigningSecret: secret, URL: bot.APIURL, Log: log, DirectThreads: c.Gateways.Slack.DirectThreads,

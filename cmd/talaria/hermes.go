@@ -93,9 +93,9 @@ func announceHermes(log *slog.Logger, stdout io.Writer, c config) {
 func (c config) hermesFinding() kernel.Finding {
 	finding := kernel.Finding{Name: "hermes-agent", OK: true}
 	if f := c.Fronts.Hermes; f.Socket == "" {
-		finding.Detail = "off: set fronts.hermes.socket to switch it on"
+		finding.Detail = "disabled; set fronts.hermes.socket to enable it"
 	} else {
-		finding.Detail = fmt.Sprintf("in its config.yaml, with the uid of the server: terminal: {temp_dir: /tmp, local_exec_broker: {socket: %s, uid: %d}}",
+		finding.Detail = fmt.Sprintf("add this to its config.yaml, with the server's uid: terminal: {temp_dir: /tmp, local_exec_broker: {socket: %s, uid: %d}}",
 			f.Socket, os.Geteuid())
 	}
 	return finding

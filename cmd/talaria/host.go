@@ -61,7 +61,7 @@ are passed to serve.`,
 				return supervise(cmd.Context(), cmd, c, args)
 			}
 			if len(args) > 0 {
-				return fmt.Errorf("unknown argument %q; flags of serve go with --supervise", args[0])
+				return fmt.Errorf("unknown argument %q; flags for serve require --supervise", args[0])
 			}
 			ready, _ := cmd.Flags().GetInt("ready-fd")
 			environment := func() (kernel.Environment, error) { return probedEnvironment(cmd.Context(), c) }
@@ -166,7 +166,7 @@ func printStopped(cmd *cobra.Command, c config, hosts []string) (err error) {
 	case asJSON(cmd):
 		return printJSON(cmd.OutOrStdout(), map[string]any{"state_dir": c.StateDir, "stopped": hosts})
 	case len(hosts) == 0:
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), "no host runs on", c.StateDir)
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "no host uses", c.StateDir)
 	default:
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), "stopped the kernels of", c.StateDir)
 	}
@@ -437,7 +437,7 @@ func spawnHost(ctx context.Context, c config, configFile string, environment fun
 		return notFound
 	}
 	if err == nil {
-		err = errors.New("it ended at once")
+		err = errors.New("it exited immediately")
 	}
 	return fmt.Errorf("%w\n%s", err, lastWords(path, begin))
 }

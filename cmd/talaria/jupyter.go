@@ -20,7 +20,7 @@ import (
 func jupyterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jupyter",
-		Short: "Add a kernel to the Jupyter on this machine",
+		Short: "Install a kernel for the Jupyter clients on this machine",
 		Args:  arguments(0, 0),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -33,7 +33,7 @@ func jupyterCommand() *cobra.Command {
 var kernelFlags = []string{"session", "environment"}
 
 func addKernelFlags(cmd *cobra.Command) {
-	cmd.Flags().StringP("session", "s", "", "session to use, which stays when the client ends (default: a session for each kernel, deleted with it)")
+	cmd.Flags().StringP("session", "s", "", "session to use, which is kept when the client ends (default: a new one for each kernel, deleted with it)")
 	cmd.Flags().String("environment", "", "environment of sessions that are created (default: the server's)")
 }
 
@@ -46,9 +46,9 @@ func jupyterInstallCommand() *cobra.Command {
 		Short: "Install a kernel specification that runs cells on a Talaria server",
 		Long: `Install a kernel specification for Jupyter clients on this machine, such as jupyter console, nbconvert or JupyterLab.
 
-Their cells then run in sessions of the server that runs on the state directory, or of the one given with --server. The
+Their cells then run in sessions of the server that uses the state directory, or of the one given with --server. The
 token is not stored: the kernel reads it from TALARIA_TOKEN, or else from the state directory.
-jupyter kernelspec remove NAME removes it.`,
+To remove it, run jupyter kernelspec remove NAME.`,
 		Example: `  talaria jupyter install
   jupyter console --kernel talaria
   talaria jupyter install --name work --display-name Work --session work`,
@@ -77,7 +77,7 @@ func installKernel(cmd *cobra.Command) error {
 	label, _ := cmd.Flags().GetString("display-name")
 	switch {
 	case !kernelNames.MatchString(name):
-		return usagef("--name may have letters, digits and .-_, not %q", name)
+		return usagef("--name may contain only letters, digits and .-_, not %q", name)
 	case flagOf(cmd, "token") != "":
 		return usagef("--token would be stored where others can read it: set TALARIA_TOKEN where the clients run")
 	}
@@ -164,7 +164,7 @@ once talaria jupyter install has installed it as a kernel.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return serveKernel(cmd) },
 	}
 	addKernelFlags(cmd)
-	cmd.Flags().StringP("connection-file", "f", "", "file of the client that says where to listen (required)")
+	cmd.Flags().StringP("connection-file", "f", "", "the client's file that says where to listen (required)")
 	return cmd
 }
 

@@ -117,7 +117,7 @@ func command() *cobra.Command {
 	root.SetVersionTemplate("talaria {{.Version}}\n")
 	root.SetFlagErrorFunc(usageOf)
 	root.PersistentFlags().String("config", "", "configuration file (YAML); default: talaria.yaml in the state directory")
-	root.PersistentFlags().String("state-dir", defaultStateDir(), "directory that holds everything")
+	root.PersistentFlags().String("state-dir", defaultStateDir(), "directory that holds all of the server's data")
 	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Run code:"}, &cobra.Group{ID: groupManage, Title: "Manage sessions:"},
 		&cobra.Group{ID: groupServer, Title: "Run the server:"})
 	add := func(group string, commands ...*cobra.Command) {

@@ -56,13 +56,13 @@ func (p packageConfig) check() error {
 func (p packageConfig) finding(ctx context.Context, env kernel.Environment) kernel.Finding {
 	f := kernel.Finding{Name: "packages in " + env.Name, OK: true}
 	if !p.Enabled {
-		f.Detail = "switched off by packages.enabled: false"
+		f.Detail = "disabled by packages.enabled: false"
 		return f
 	}
 	from, err := python.PackageIndex(ctx, env)
 	switch {
 	case errors.Is(err, python.ErrNoPip):
-		f.OK, f.Detail, f.Remedy = false, "sessions cannot install any, since it has no pip", "install it there (on Debian: apt-get install python3-pip)"
+		f.OK, f.Detail, f.Remedy = false, "sessions cannot install packages, because this environment has no pip", "install it there (on Debian: apt-get install python3-pip)"
 		return f
 	case p.Index != "":
 		from = p.Index

@@ -65,7 +65,7 @@ leaves its kernels running for the next one; Ctrl-C stops both.`,
 				return checkOnly(cmd, c)
 			}
 			if asJSON(cmd) {
-				return usagef("--json is for --check; --log-format json has the server log JSON")
+				return usagef("--json requires --check; for a JSON log, use --log-format json")
 			}
 			return serve(cmd.Context(), c, configFile(cmd), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -89,7 +89,7 @@ func addServeFlags(f *pflag.FlagSet) {
 	addHostFlags(f)
 	f.Int64("disk-reserve", 0, "bytes of the state disk to keep free; 0: a twentieth of it, between 64 MiB and 1 GiB")
 	f.Int64("max-sessions", 0, "maximum number of sessions with a kernel; 0: no limit")
-	f.String("disk", d.Disk, "how the limit of workspaces is enforced: auto, quota, image or watched")
+	f.String("disk", d.Disk, "how the size limit of workspaces is enforced: auto, quota, image or watched")
 	f.String("tz", d.TZ, "time zone of kernels")
 	addLogFlags(f)
 }
@@ -323,7 +323,7 @@ const minTokenLength = 16
 func checkToken(token string) error {
 	if token != "" && len(token) < minTokenLength {
 		return fmt.Errorf("TALARIA_TOKEN has %d characters and can be guessed; give it at least %d, as openssl rand -hex 24 does, "+
-			"or leave it out: then the server creates one", len(token), minTokenLength)
+			"or leave it out, and the server creates one", len(token), minTokenLength)
 	}
 	return nil
 }
@@ -471,7 +471,7 @@ func tierOf(ctx context.Context, hosts *link.Client) (string, error) {
 			return host.Tier, nil
 		}
 	}
-	return "", errors.New("no host takes new kernels")
+	return "", errors.New("no host accepts new kernels")
 }
 
 // poolOf counts the ready kernels of all hosts.

@@ -146,7 +146,7 @@ func openCommand() *cobra.Command {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "opened", plain)
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "no browser could be started; open this address, which holds your token:\n%s\n", withToken)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "cannot start a browser; open this URL, which contains your token:\n%s\n", withToken)
 			return err
 		}),
 	}

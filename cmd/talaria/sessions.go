@@ -132,7 +132,7 @@ func describeSession(cmd *cobra.Command, s api.Session) error {
 		if s.OnIdle == api.OnIdleDrop {
 			what = "stops"
 		}
-		line(what, "%s, if nothing happens", s.ReapAt.Format(time.RFC3339))
+		line(what, "%s, unless it is used before then", s.ReapAt.Format(time.RFC3339))
 	}
 	return t.Flush()
 }

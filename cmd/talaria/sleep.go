@@ -12,8 +12,8 @@ import (
 func forkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fork SESSION",
-		Short: "Make sessions with the variables and files of another session",
-		Long: `Make sessions with the variables, files, packages and settings that a session has now, and print their ids. With --checkpoint,
+		Short: "Create sessions with the variables and files of another session",
+		Long: `Create sessions with the variables, files, packages and settings that a session has now, and print their ids. With --checkpoint,
 variables and files come from that checkpoint.
 
 The session itself continues undisturbed. It must not be running a cell. Forks lack the variables that cannot be saved; these are
@@ -25,8 +25,8 @@ listed on standard error.`,
 		Args: arguments(1, 1),
 		RunE: withServer(forkSession),
 	}
-	cmd.Flags().Int64("count", 1, fmt.Sprintf("how many sessions to make, up to %d", api.MaxForks))
-	cmd.Flags().String("name", "", "a name for people (default: the session's name)")
+	cmd.Flags().Int64("count", 1, fmt.Sprintf("how many sessions to create, up to %d", api.MaxForks))
+	cmd.Flags().String("name", "", "display name (default: the session's name)")
 	cmd.Flags().String("checkpoint", "", "the id or name of a checkpoint to start from (default: the current state)")
 	addJSON(cmd)
 	addConnection(cmd)
@@ -115,7 +115,7 @@ func printForks(cmd *cobra.Command, made api.ForkReply) error {
 		listMissing(cmd.ErrOrStderr(), "talaria: not in the fork", missing, func(m api.NotRestored) (string, string) { return m.Name, m.Reason })
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of %d forks could not be made: %w", failed, len(made.Items), problem)
+		return fmt.Errorf("%d of %d forks could not be created: %w", failed, len(made.Items), problem)
 	}
 	return nil
 }

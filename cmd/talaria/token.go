@@ -88,7 +88,7 @@ and a running server closes their sockets and streams within a second. Sessions 
 func urlCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "url",
-		Short: "Print the URL of the server that runs on the state directory",
+		Short: "Print the URL of the server that uses the state directory",
 		Args:  arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return printKept(cmd, "url", func(url string) any { return map[string]string{"url": url} })
@@ -156,7 +156,7 @@ func createToken(cmd *cobra.Command, args []string) error {
 	case !slices.Contains([]string{"", formTalaria, formE2B}, flagOf(cmd, "form")):
 		return usagef("--form must be talaria or e2b, not %q", flagOf(cmd, "form"))
 	case cmd.Flags().Changed("rights") || cmd.Flags().Changed("expires"):
-		return usagef("--rights and --expires are for tokens with --session")
+		return usagef("--rights and --expires require --session")
 	case !api.ValidID(owner):
 		return usagef("--owner %q must match [A-Za-z0-9][A-Za-z0-9._:-]{0,127}", owner)
 	}
@@ -309,7 +309,7 @@ func (r *tokenRun) revoke(ctx context.Context, t listedToken) error {
 	}
 	forgot, err := forgetKept(r.dir, t.ID)
 	if forgot {
-		fmt.Fprintln(r.cmd.ErrOrStderr(), "this was the server's own token; its next start creates another, unless TALARIA_TOKEN presets one")
+		fmt.Fprintln(r.cmd.ErrOrStderr(), "this was the first owner's token; the server creates another when it next starts, unless TALARIA_TOKEN presets one")
 	}
 	return err
 }
