@@ -214,7 +214,7 @@ func TestExamplesNameTheVariablesThatAreMissing(t *testing.T) {
 	for file, want := range map[string]string{
 		"chat/server.py": "set TALARIA_URL to the output of `talaria url`, and TALARIA_TOKEN to the output of `talaria token show`\n",
 		"agent/agent.py": "set TALARIA_URL to the output of `talaria url`\nset TALARIA_TOKEN to the output of `talaria token show`\n" +
-			"set OPENAI_BASE_URL to an endpoint with OpenAI's chat completions, such as http://127.0.0.1:11434/v1\n" +
+			"set OPENAI_BASE_URL to an endpoint with OpenAI's chat completions API, such as http://127.0.0.1:11434/v1\n" +
 			"set OPENAI_API_KEY to its key; any text if it needs none\nset OPENAI_MODEL to the name of one of its models\n",
 	} {
 		cmd := exec.CommandContext(within(t), "python3", "../examples/"+file, "Why?")

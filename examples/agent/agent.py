@@ -1,11 +1,11 @@
-"""An agent that answers a question with Python: a language model, and a session that it runs code in.
+"""An agent that answers a question with Python: a language model, and a session in which it runs code.
 
 The code can call the functions in TOOLS, which run here: a loop over a thousand texts is one cell for the model.
 
     python3 agent.py "How many primes are there below a million?"
 
-It needs TALARIA_URL and TALARIA_TOKEN, and OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL of an endpoint with
-OpenAI's chat completions. Nothing else is installed: the endpoint is called with the standard library.
+It needs TALARIA_URL and TALARIA_TOKEN, and OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL for an endpoint with
+OpenAI's chat completions API. Nothing else needs to be installed: the endpoint is called with the standard library.
 """
 
 import base64
@@ -20,10 +20,10 @@ TOOL = {
     "type": "function",
     "function": {
         "name": "run_python",
-        "description": "Run Python. Variables, imports and files persist between calls. What is printed and the value "
-        "of the last expression are returned; figures of matplotlib are returned as images. There is no network. "
-        "`from hermes_tools import ask_model`: ask_model(prompt) asks a language model one question, such as to "
-        "classify or to summarise a text, and returns its answer; call it from threads for many texts.",
+        "description": "Run Python. Variables, imports and files persist between calls. The call returns what is "
+        "printed and the value of the last expression, and matplotlib figures as images. There is no network. "
+        "`from hermes_tools import ask_model`: ask_model(prompt) asks a language model one question, for example to "
+        "classify or summarise a text, and returns its answer; call it from threads for many texts.",
         "parameters": {
             "type": "object",
             "properties": {"code": {"type": "string", "description": "Python code"}},
@@ -35,7 +35,7 @@ MOST_STEPS = 20
 NEEDED = {
     "TALARIA_URL": "the output of `talaria url`",
     "TALARIA_TOKEN": "the output of `talaria token show`",
-    "OPENAI_BASE_URL": "an endpoint with OpenAI's chat completions, such as http://127.0.0.1:11434/v1",
+    "OPENAI_BASE_URL": "an endpoint with OpenAI's chat completions API, such as http://127.0.0.1:11434/v1",
     "OPENAI_API_KEY": "its key; any text if it needs none",
     "OPENAI_MODEL": "the name of one of its models",
 }
@@ -71,7 +71,7 @@ def run_python(session, call):
         answer = 'The arguments must be a JSON object: {"code": "…"}'
         return [{"role": "tool", "tool_call_id": call["id"], "content": answer}]
     print(code, end="\n\n", file=sys.stderr)
-    # The id makes a repeated request run the code once.
+    # Because of the id, a repeated request does not run the code again.
     execution = session.run(code, id=call["id"], tools=TOOLS)
     text = execution.text or "(no output)"
     if execution.state == "lost":

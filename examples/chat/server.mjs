@@ -16,7 +16,7 @@ if (!process.env.TALARIA_URL || !process.env.TALARIA_TOKEN) {
 const page = await readFile(new URL("index.html", import.meta.url));
 const talaria = new Talaria({ url: process.env.TALARIA_URL, token: process.env.TALARIA_TOKEN });
 
-// run answers with one JSON object in each line, as the cell produces them.
+// run answers with one JSON object per line, as the cell produces them.
 async function run(chat, code, say) {
   const session = await talaria.session(`chat:${chat}`);
   const print = (text) => say({ type: "text", text });

@@ -28,7 +28,7 @@ class Chat(BaseHTTPRequestHandler):
             self.wfile.write(PAGE)
 
     def do_POST(self):
-        """Answers with one JSON object in each line, as the cell produces them."""
+        """Answers with one JSON object per line, as the cell produces them."""
         code = self.rfile.read(int(self.headers["Content-Length"])).decode()
         self.send_response(200)
         self.send_header("Content-Type", "application/x-ndjson")

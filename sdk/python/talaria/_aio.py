@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 async def _thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Runs a function in a thread of its own, so that no pool limits how many cells may be awaited."""
+    """Runs a function in its own thread, so that no pool limits how many cells may be awaited."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
 
@@ -203,7 +203,7 @@ class AsyncSession:
         return await _thread(self._session.checkpoints)
 
     async def diff(self, checkpoint: Union[Checkpoint, str], to: Union[Checkpoint, str, None] = None) -> Dict[str, Any]:
-        """Returns what changed from a checkpoint to another one, by default to now; see ``Session.diff``."""
+        """Returns what changed between checkpoints, or since one; see ``Session.diff``."""
         return await _thread(self._session.diff, checkpoint, to)
 
     async def delete_checkpoint(self, checkpoint: Union[Checkpoint, str]) -> None:
@@ -217,11 +217,11 @@ class AsyncSession:
 
     async def fork(self, count: int = 1, name: Optional[str] = None, *,
                    checkpoint: Union[Checkpoint, str, None] = None) -> List[AsyncSession]:
-        """Makes sessions with the variables and files of this one; see ``Session.fork``."""
+        """Creates sessions with the variables and files of this one; see ``Session.fork``."""
         return [AsyncSession(fork) for fork in await _thread(self._session.fork, count, name, checkpoint=checkpoint)]
 
     async def token(self, rights: Sequence[str] = (), *, expires: Optional[float] = None) -> Dict[str, Any]:
-        """Creates a token for this session alone; see ``Session.token``."""
+        """Creates a token for this session only; see ``Session.token``."""
         return await _thread(self._session.token, rights, expires=expires)
 
     async def hibernate(self) -> List[Dict[str, Any]]:
@@ -255,7 +255,7 @@ class AsyncSession:
         await _thread(self._session.remove_tool, name)
 
     async def on_approval(self, callback: Callable[[Approval], Any]) -> None:
-        """Has a function, or a coroutine function, decide what the session asks approval for.
+        """Lets a function or a coroutine function decide what the session asks approval for.
 
         See ``Session.on_approval``.
         """
@@ -296,7 +296,7 @@ class AsyncSession:
         await _thread(self._session.interrupt, execution_id)
 
     async def input(self, value: str, request_id: Optional[str] = None) -> None:
-        """Answers the question that a cell waits on."""
+        """Answers the question that a cell is asking."""
         await _thread(self._session.input, value, request_id)
 
     async def reset(self, *, keep_files: bool = True, keep_packages: bool = True) -> None:

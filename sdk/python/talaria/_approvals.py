@@ -12,9 +12,9 @@ from ._http import Transport, path
 
 @dataclasses.dataclass(frozen=True)
 class Approval:
-    """A question that a session asks before something reaches outside.
+    """A question that a session asks a person before it continues.
 
-    ``kind`` is ``tool``, ``cell``, ``network`` or ``packages``; ``summary`` says in a line what is asked for, and
+    ``kind`` is ``tool``, ``cell``, ``network`` or ``packages``; ``summary`` says in one line what is requested, and
     ``detail`` in full. Without an answer by ``expires_at``, it is denied.
     """
 
@@ -37,7 +37,7 @@ Decide = Callable[[Approval], Optional[str]]
 
 
 def decide(transport: Transport, session_id: str, approval: Approval, callback: Decide) -> None:
-    """Asks the callback, and sends what it decides. A callback that raises is a no: the question is about safety."""
+    """Asks the callback, and sends its decision. If the callback raises, the answer is no: the question is about safety."""
     body: Dict[str, Any]
     try:
         decision = callback(approval)

@@ -47,7 +47,7 @@ class Attached:
         self._asked: Dict[str, bool] = {}  # the approvals that were handed to the callback
 
     def add(self, tools: List[Tool]) -> None:
-        """Provides further tools, and waits until the server has taken them."""
+        """Provides more tools, and waits until the server has accepted them."""
         with self._changing:
             with self._state:
                 before = dict(self._tools)
@@ -63,7 +63,7 @@ class Attached:
                 raise
 
     def remove(self, name: str) -> None:
-        """Provides a tool no longer."""
+        """Withdraws a tool."""
         with self._changing:
             with self._state:
                 if self._tools.pop(name, None) is None:
@@ -71,7 +71,7 @@ class Attached:
             self._register()
 
     def on_approval(self, decide: Decide) -> None:
-        """Has a function decide approvals, and waits until the server has registered it."""
+        """Lets a function decide approvals, and waits until the server has registered it."""
         with self._changing:
             with self._state:
                 self._decide = decide
@@ -79,7 +79,7 @@ class Attached:
         self._ask_pending()
 
     def wait(self) -> None:
-        """Waits until ``close`` or the end of the session. Raises why the connection was lost for good."""
+        """Waits until ``close`` or the end of the session. Raises the reason if the connection is lost for good."""
         with self._state:
             if self._thread is None:
                 raise RuntimeError("there is nothing to serve: first add a tool, or a callback for approvals")
@@ -106,7 +106,7 @@ class Attached:
             thread.join()
 
     def _register(self) -> Dict[str, str]:
-        """Tells the server which tools there are. Returns the reasons of those that it did not take."""
+        """Tells the server which tools there are. Returns the reasons for those that it rejected."""
         while True:
             self._connected()
             with self._state:
@@ -257,7 +257,7 @@ class Attached:
             call.cancel("disconnected")
 
     def _begin(self, frame: Dict[str, Any]) -> None:
-        """Carries out a call, unless it is under way from before the connection was lost."""
+        """Carries out a call, unless it is still running from before the connection was lost."""
         id = frame["call_id"]
         call = ToolCall(id, frame["tool"], frame["execution_id"], frame["arguments"], _time(frame["deadline"]),
                         lambda message: self._progress(id, message))
@@ -288,7 +288,7 @@ class Attached:
                 self._calls.pop(call.id, None)
 
     def _ask_pending(self) -> None:
-        """Has the callback decide what was asked before this connection."""
+        """Lets the callback decide what was asked before this connection."""
         try:
             for a in self._http.call("GET", path("sessions", self._session, "approvals"), {"state": "pending"})["items"]:
                 self._ask_callback(a)

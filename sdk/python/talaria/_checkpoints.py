@@ -13,8 +13,8 @@ class Checkpoint:
     """A state of a session that it can go back to.
 
     ``level`` is ``live`` if it has the variables in memory, ``saved`` if on disk, or ``files`` if it has none; ``reason``
-    says why it has none, or why they are on disk only. ``execution_id`` is the newest execution that had ended, or "".
-    ``not_saved`` is what it does not have, each with ``name`` and ``reason``. ``undo`` says whether a rollback made it,
+    says why it has none, or why they are only on disk. ``execution_id`` is the newest execution that had ended, or "".
+    ``not_saved`` is what it does not have, each with ``name`` and ``reason``. ``undo`` is true if a rollback made it,
     of the state before. ``raw`` is the checkpoint as the server sent it.
     """
 
@@ -38,10 +38,10 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Rollback:
-    """What a rollback has done.
+    """The result of a rollback.
 
-    ``undo`` is the id of a checkpoint of the state before: going back to it undoes the rollback, as far as its
-    ``undo_level`` goes. ``not_restored`` is what could not be brought back, each with ``name`` and ``reason``, and
+    ``undo`` is the id of a checkpoint of the state before: going back to it undoes the rollback, as far as
+    ``undo_level`` allows. ``not_restored`` is what could not be restored, each with ``name`` and ``reason``, and
     ``files`` how many files were changed. ``raw`` is the answer as the server sent it.
     """
 

@@ -41,7 +41,7 @@ class Talaria:
         which takes the session as it is, or ``apply``, which changes it. With a token for one session, pass the id of
         that session and no options.
         ``client_id`` names this program as a provider of tools, so that it keeps its idempotent calls when it is
-        started again within 30 s; only one program may use it at a time. Without it, calls survive lost connections only.
+        restarted within 30 s; only one program may use it at a time. Without it, calls survive only lost connections.
         """
         name = id or str(uuid.uuid4())
         return Session(self._http, self._ensure(path("sessions", name), options, if_exists), client_id)
@@ -61,11 +61,11 @@ class Talaria:
         return _pages(self._http, path("sessions"), query)
 
     def tokens(self) -> List[Dict[str, Any]]:
-        """Lists your tokens that have not expired, those for one session included, without the tokens themselves."""
+        """Lists your tokens that have not expired, including session tokens, without the tokens themselves."""
         return _pages(self._http, path("tokens"), {})
 
     def revoke_token(self, id: str) -> None:
-        """Revokes one of your tokens by its id, with its logins, sockets and streams.
+        """Revokes one of your tokens by its id, and ends its logins, sockets and streams.
 
         An id that is not one of yours raises TalariaError (``not_found``).
         """
@@ -101,10 +101,10 @@ class Session:
         """Runs a cell and returns it once it has finished; a cell that raised has ``error`` set.
 
         The callbacks get output as it is printed. ``on_input(prompt, password)`` answers ``input()``, which raises
-        without it. ``timeout`` is in seconds, 0 is none. A lost connection is opened again; the cell runs once.
-        A call with an ``id`` that ran before returns that execution. KeyboardInterrupt interrupts the cell.
+        without it. ``timeout`` is in seconds; 0 means none. A lost connection is reopened; the cell runs only once. A
+        call with the ``id`` of an earlier execution returns that execution. KeyboardInterrupt interrupts the cell.
         ``checkpoint`` makes a checkpoint right before the cell runs.
-        ``tools`` are functions that this cell alone may call, over plain HTTP; see ``tool`` for those of the session.
+        ``tools`` are functions that only this cell may call, over plain HTTP; see ``tool`` for those of the session.
         """
         cell = id or str(uuid.uuid4())
         own = as_tools(tools)
@@ -134,11 +134,11 @@ class Session:
             on_error: str = "continue", on_item: Optional[Callable[[MapItem], Any]] = None) -> MapResult:
         """Runs a cell or a function for each of the inputs, in copies of the interpreter, and returns all items in order.
 
-        ``code`` is a cell that sees ``item`` and ``index``, or a function of this program, whose source alone is sent
-        and called with the item. ``function`` names a function of the session instead. ``inputs`` are JSON values.
+        ``code`` is a cell that sees ``item`` and ``index``, or a function of this program: its source is sent, and
+        called with the item. ``function`` names a function of the session instead. ``inputs`` are JSON values.
         ``concurrency`` is how many copies run at a time, by default the session's CPUs; ``timeout`` is in seconds for
         each item. With ``on_error="stop"`` the first item that fails cancels the others. ``on_item`` gets each item as
-        it ends. A lost connection is opened again; nothing runs twice. KeyboardInterrupt interrupts the map.
+        it ends. A lost connection is reopened; nothing runs twice. KeyboardInterrupt interrupts the map.
         """
         body = map_body(id or str(uuid.uuid4()), code, inputs, function, concurrency, timeout, on_error)
         collector = MapCollector()
@@ -175,11 +175,11 @@ class Session:
         return [Checkpoint.of(raw) for raw in _pages(self._http, path("sessions", self.id, "checkpoints"), {})]
 
     def diff(self, checkpoint: Union[Checkpoint, str], to: Union[Checkpoint, str, None] = None) -> Dict[str, Any]:
-        """Returns what changed from a checkpoint to another one, by default to now.
+        """Returns what changed between a checkpoint and another one, or since a checkpoint.
 
         ``files`` is a list of dicts with ``path``, ``change`` and ``size``, and ``variables`` a list of dicts with
         ``name`` and ``change``; a change is ``created``, ``modified`` or ``deleted``. If there are more changes than are
-        listed, ``truncated`` is true; otherwise it is missing.
+        listed, ``truncated`` is true; otherwise it is absent.
         """
         query = {} if to is None else {"to": to if isinstance(to, str) else to.id}
         id = checkpoint if isinstance(checkpoint, str) else checkpoint.id
@@ -196,7 +196,7 @@ class Session:
         """Takes the session back to a checkpoint, as an object or by its id, or to the state right after an execution.
 
         ``what`` is ``all``, ``variables`` or ``files``. ``keep_user_edits`` leaves alone the files that no cell has
-        changed since. If the checkpoint does not have what is asked for, it raises TalariaError (``checkpoint_gone``)
+        changed since. If the checkpoint does not have what is requested, it raises TalariaError (``checkpoint_gone``)
         and changes nothing.
         """
         body = rollback_body(to, what, keep_user_edits)
@@ -204,12 +204,12 @@ class Session:
 
     def fork(self, count: int = 1, name: Optional[str] = None, *,
              checkpoint: Union[Checkpoint, str, None] = None) -> List[Session]:
-        """Makes up to 64 sessions with the variables, files, packages and settings that this one has now.
+        """Creates up to 64 sessions with the variables, files, packages and settings that this one has now.
 
         This one continues undisturbed; while a cell runs or waits it raises TalariaError (``kernel_busy``). ``name`` is
-        for people. With a ``checkpoint``, variables and files come from the checkpoint. ``info["not_restored"]`` of a fork
-        names what could not be copied. If only some forks can be made, such as at a limit, it returns those; if none
-        can, it raises.
+        their display name. With a ``checkpoint``, variables and files come from the checkpoint.
+        ``info["not_restored"]`` of a fork names what could not be copied. If only some forks can be created, for
+        example because of a limit, it returns those; if none can, it raises.
         """
         body: Dict[str, Any] = {"count": count}
         if name is not None:
@@ -224,10 +224,10 @@ class Session:
         return made
 
     def token(self, rights: Sequence[str] = (), *, expires: Optional[float] = None) -> Dict[str, Any]:
-        """Creates a token for this session alone, to be given to a program that must not have yours, such as a page.
+        """Creates a token for this session only, for a program that must not have yours, such as a page.
 
-        ``rights`` are some of ``read`` (which every token has), ``run``, ``write`` and ``terminal``; by default, ``read``
-        alone. ``expires`` is in seconds, by default an hour. It returns a dict with the ``token``, its ``id`` for
+        ``rights`` are some of ``read`` (which every token has), ``run``, ``write`` and ``terminal``; by default, only
+        ``read``. ``expires`` is in seconds, by default an hour. It returns a dict with the ``token``, its ``id`` for
         ``revoke_token``, ``rights``, ``created_at`` and ``expires_at``.
         """
         body: Dict[str, Any] = {"rights": list(rights)}
@@ -248,7 +248,7 @@ class Session:
         return lost
 
     def wake(self) -> List[Dict[str, Any]]:
-        """Starts an interpreter with the saved variables, if none runs.
+        """Starts an interpreter with the saved variables, if none is running.
 
         It returns what could not be restored, each with ``name`` and ``reason``.
         """
@@ -264,7 +264,7 @@ class Session:
         """Lets the session's cells call a function of this program: ``from hermes_tools import NAME``. A decorator.
 
         The JSON Schema is made from the signature, the annotations and the docstring, unless ``parameters`` gives one.
-        Calls run in threads of their own, any number at once; a coroutine function runs in an event loop of its own. A
+        Each call runs in its own thread, any number at once; a coroutine function gets its own event loop. A
         parameter annotated with ``ToolCall`` gets the call, for its progress and its cancellation. What the function
         returns is converted to JSON; what it raises becomes a ``ToolError`` in the cell, with the code of a
         ``talaria.ToolError``.
@@ -285,10 +285,10 @@ class Session:
         self._attached.remove(name)
 
     def on_approval(self, callback: Decide) -> Decide:
-        """Has a function decide what the session asks approval for. A decorator.
+        """Lets a function decide what the session asks approval for. A decorator.
 
         The function gets an ``Approval`` and returns ``once``, ``session`` or ``deny``, or None to leave the answer to
-        somebody else. It runs in a thread of its own. If it raises, the answer is ``deny``.
+        somebody else. It runs in its own thread. If it raises, the answer is ``deny``.
         """
         self._attached.on_approval(callback)
         return callback
@@ -323,8 +323,8 @@ class Session:
                stop: Optional[Stop] = None) -> Generator[Event, None, None]:
         """Yields the events of the session's log after a position, then live unless ``follow`` is false.
 
-        Each comes once and in order, even if the connection is lost. If the log was replaced, it raises TalariaError
-        (``log_changed``).
+        Each event arrives once and in order, even if the connection is lost. If the log was replaced, it raises
+        TalariaError (``log_changed``).
         """
         log = log_id or self.info["log_id"]
 
@@ -342,7 +342,7 @@ class Session:
         return self.info
 
     def interrupt(self, execution_id: Optional[str] = None) -> None:
-        """Interrupts one execution; without an id, the running one, and cancels those that wait."""
+        """Interrupts one execution; without an id, interrupts the running one and cancels those that wait."""
         body = {} if execution_id is None else {"execution_id": execution_id}
         self._http.call("POST", path("sessions", self.id, "interrupt"), body=body, repeatable=execution_id is not None)
 
@@ -364,7 +364,7 @@ class Session:
         self._attached.close()
 
     def artifact(self, artifact: Dict[str, Any]) -> bytes:
-        """Downloads the bytes of one of ``Execution.artifacts``, as they were then."""
+        """Downloads the bytes of one of ``Execution.artifacts``, as the cell left them."""
         return b"".join(self._http.download(artifact["url"]))
 
 

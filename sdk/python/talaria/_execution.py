@@ -30,7 +30,7 @@ class Result:
 
     @property
     def png(self) -> Optional[bytes]:
-        """The bytes of the picture, if it is one."""
+        """The bytes of the picture, if the value is one."""
         encoded = self.data.get("image/png")
         return None if encoded is None else base64.b64decode(encoded)
 
@@ -73,7 +73,7 @@ class Execution:
 
     @property
     def pngs(self) -> List[bytes]:
-        """The bytes of all pictures, in their order."""
+        """The bytes of all pictures, in order."""
         return [png for png in (r.png for r in self.results) if png is not None]
 
     @property

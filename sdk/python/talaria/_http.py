@@ -59,7 +59,7 @@ class Stop:
 
 
 class Backoff:
-    """Spaces the attempts to reconnect, and gives up after ``outage`` seconds without one that was of use."""
+    """Spaces the attempts to reconnect, and gives up after ``outage`` seconds without a successful one."""
 
     def __init__(self, outage: float) -> None:
         self._outage = outage
@@ -175,7 +175,7 @@ class Transport:
             raise
 
     def download(self, target: str) -> Iterator[bytes]:
-        """Yields the bytes of a file piece by piece. Where the connection is lost, it continues with the rest."""
+        """Yields the bytes of a file piece by piece. If the connection is lost, it continues with the rest."""
         done, tag = 0, ""
         backoff = Backoff(self.outage)
         while True:
@@ -201,7 +201,7 @@ class Transport:
                 raise self.unreachable(cause) from cause
 
     def websocket(self, target: str, stop: Stop) -> WebSocket:
-        """Opens a WebSocket. It tries once, and raises Broken where another try may succeed."""
+        """Opens a WebSocket. It tries once, and raises Broken if another try may succeed."""
         headers = handshake(SUBPROTOCOL)
         connection = self._request("GET", target, None, None, headers, stop)
         try:

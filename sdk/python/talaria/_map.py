@@ -82,7 +82,7 @@ class MapCollector:
         self._seen: Set[int] = set()  # by the thread that reads, which may be ahead
 
     def fresh(self, line: Dict[str, Any]) -> bool:
-        """Whether a line is new: a stream that is opened again begins with the items that have ended."""
+        """Whether a line is new: a reopened stream begins with the items that have ended."""
         if line.get("index") in self._seen:
             return False
         if "index" in line:
@@ -123,7 +123,7 @@ def _source(function: Any) -> str:
         raise ValueError("code must be a string or a function defined with def; write a lambda as a cell that uses item")
     if function.__code__.co_freevars:
         names = ", ".join(function.__code__.co_freevars)
-        raise ValueError(f"{function.__name__} uses variables of its enclosing function: {names}; put them into the inputs")
+        raise ValueError(f"{function.__name__} uses variables of its enclosing function: {names}; pass them in the inputs")
     call = f"{function.__name__}(item)"
     if inspect.iscoroutinefunction(function):
         call = "await " + call

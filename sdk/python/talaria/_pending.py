@@ -14,7 +14,7 @@ from ._tools import Tool, ToolCall, run_in_thread
 class PendingCalls:
     """Carries out the calls of the tools that came with an execution. It ends with the execution.
 
-    A call is noticed at once while no other one runs here, else when one of those has its answer.
+    A call is noticed at once if no other one is running here, otherwise when one of those has been answered.
     """
 
     def __init__(self, transport: Transport, session_id: str, body: Dict[str, Any], tools: Dict[str, Tool]) -> None:

@@ -19,7 +19,7 @@ _ENVELOPE = 4 << 10  # what a frame has around a result
 
 
 class ToolError(Exception):
-    """Raise it in a tool to give the cell an error: ``hermes_tools.ToolError`` with this ``code`` and ``message``."""
+    """Raise this in a tool to give the cell an error: ``hermes_tools.ToolError`` with this ``code`` and ``message``."""
 
     def __init__(self, message: str, code: str = "") -> None:
         super().__init__(message)
@@ -31,8 +31,8 @@ class ToolCall:
     """A call of a tool. A tool gets it in a parameter that is annotated with this class. It is safe for concurrent use.
 
     ``id`` names the call, and stays the same when an idempotent call is made again after a reconnect.
-    ``execution_id`` is the cell that makes it. ``deadline`` is when the server gives up on the call, by its clock; it
-    is None for a tool that was passed to ``run``.
+    ``execution_id`` is the id of the cell's execution. ``deadline`` is when the server gives up on the call, by its
+    clock; it is None for a tool that was passed to ``run``.
     """
 
     def __init__(self, id: str, tool: str, execution_id: str, arguments: Dict[str, Any],
@@ -76,7 +76,7 @@ class ToolCall:
             hook()
 
     def on_cancel(self, hook: Callable[[], None]) -> None:
-        """Sets what cancelling does besides; it is called at once where that has happened."""
+        """Sets a function that cancelling also calls; it is called at once if the call is already cancelled."""
         with self._lock:
             self._hook = hook
             over = self._over.is_set()
@@ -158,7 +158,7 @@ def _result(id: str, value: Any) -> Dict[str, Any]:
     encoded = json.dumps(value, allow_nan=False, default=_plain)
     size = len(encoded.encode())
     if size > MAX_RESULT - _ENVELOPE:
-        return _failure(id, f"the result has {size} bytes of JSON, and {MAX_RESULT - _ENVELOPE} are allowed; "
+        return _failure(id, f"the result has {size} bytes of JSON, but only {MAX_RESULT - _ENVELOPE} are allowed; "
                             "write it to a file of the session and return the path", "result_too_large")
     return {"call_id": id, "result": json.loads(encoded)}
 
@@ -192,6 +192,6 @@ def run_in_thread(name: str, function: Callable[..., None], *args: Any) -> threa
 
 
 def as_tools(tools: Sequence[Any], loop: Optional[asyncio.AbstractEventLoop] = None) -> Dict[str, Tool]:
-    """Makes tools of functions, by name; a Tool stays what it is."""
+    """Turns functions into tools, by name; a Tool stays as it is."""
     made = [t if isinstance(t, Tool) else Tool(t, loop=loop) for t in tools]
     return {t.name: t for t in made}

@@ -1,8 +1,8 @@
-/** A question that a session asks before something reaches outside. */
+/** A question that a session asks a person before it continues. */
 export interface Approval {
     approval_id: string;
     kind: "tool" | "cell" | "network" | "packages";
-    /** What is asked for, in a line. */
+    /** What is requested, in one line. */
     summary: string;
     detail?: string;
     /** Without an answer by then, it is denied. */

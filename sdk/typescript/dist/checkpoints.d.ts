@@ -1,10 +1,10 @@
-/** Something that a checkpoint or a session that hibernates does not have. */
+/** Something that a checkpoint or a hibernating session lacks. */
 export interface NotSaved {
     name: string;
     type?: string;
     reason: string;
 }
-/** Something that could not be brought back. */
+/** Something that could not be restored. */
 export interface NotRestored {
     name: string;
     reason: string;
@@ -20,15 +20,15 @@ export interface Checkpoint {
     execution_count: number;
     created_at: string;
     level: CheckpointLevel;
-    /** Why it has no variables, or why they are on disk only. */
+    /** Why it has no variables, or why they are only on disk. */
     reason?: string;
     /** Whether a rollback made it, of the state before. */
     undo?: boolean;
     bytes: number;
-    /** What it does not have. */
+    /** What it lacks. */
     not_saved: NotSaved[];
 }
-/** What became of a file or variable. */
+/** How a file or variable changed. */
 export type Change = "created" | "modified" | "deleted";
 /** What changed between two checkpoints. */
 export interface CheckpointDiff {
@@ -44,13 +44,13 @@ export interface CheckpointDiff {
     /** There are more changes than are listed. */
     truncated?: boolean;
 }
-/** What a rollback brings back. */
+/** What a rollback restores. */
 export type RollbackPart = "all" | "variables" | "files";
-/** What a rollback has done. */
+/** The result of a rollback. */
 export interface Rollback {
     checkpoint_id: string;
     execution_id: string;
-    /** A checkpoint of the state before: going back to it undoes the rollback, as far as its `undo_level` goes. */
+    /** A checkpoint of the state before: going back to it undoes the rollback, as far as `undo_level` allows. */
     undo: string;
     undo_level: CheckpointLevel;
     not_restored: NotRestored[];

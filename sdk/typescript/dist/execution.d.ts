@@ -12,7 +12,7 @@ export declare class Result {
     get text(): string;
     /** Not sanitized. */
     get html(): string | undefined;
-    /** The bytes of the picture, if it is one. */
+    /** The bytes of the picture, if the value is one. */
     get png(): Uint8Array<ArrayBuffer> | undefined;
 }
 export interface ExecutionError {
@@ -40,7 +40,7 @@ export declare class Execution {
     constructor(id: string);
     /** Whether the cell ran to its end without an exception. */
     get ok(): boolean;
-    /** The bytes of all pictures, in their order. */
+    /** The bytes of all pictures, in order. */
     get pngs(): Uint8Array<ArrayBuffer>[];
     /** The bytes of the last picture, if there is one. */
     get png(): Uint8Array<ArrayBuffer> | undefined;

@@ -68,7 +68,7 @@ async function answer(tool, call, args) {
     if (text === void 0) throw new TypeError("the result is not JSON");
     const size = new TextEncoder().encode(text).length;
     if (size > MAX_RESULT - ENVELOPE) {
-      throw new ToolError(`the result has ${size} bytes of JSON, and ${MAX_RESULT - ENVELOPE} are allowed; write it to a file of the session and return the path`, "result_too_large");
+      throw new ToolError(`the result has ${size} bytes of JSON, but only ${MAX_RESULT - ENVELOPE} are allowed; write it to a file of the session and return the path`, "result_too_large");
     }
     return { call_id: call.id, result: JSON.parse(text) };
   } catch (e) {
@@ -235,7 +235,7 @@ var Transport = class {
     if (call.body instanceof ReadableStream) init.duplex = "half";
     return fetch(this.url + call.path + query, init);
   }
-  /** Downloads a file. Where the connection is lost, the stream continues with the rest. */
+  /** Downloads a file. If the connection is lost, the stream continues with the rest. */
   async download(path) {
     let { reader, tag, left } = await this.#part(path);
     let done = 0;
@@ -263,7 +263,7 @@ var Transport = class {
       cancel: (reason) => reader.cancel(reason)
     }, { highWaterMark: 0 });
   }
-  /** Requests a file from an offset on, if it still has that tag. `left` counts the bytes, 0 where nobody says. */
+  /** Requests a file from an offset on, if it still has that tag. `left` is the number of bytes, 0 if unknown. */
   async #part(path, from = 0, tag = "") {
     const headers = from ? { Range: `bytes=${from}-`, "If-Range": tag } : {};
     const response = await this.send({ method: "GET", path, headers });
@@ -412,7 +412,7 @@ var Attached = class {
   #watchers = [];
   // of a change of the two before
   #change = Promise.resolve();
-  /** Provides a further tool, and waits until the server has taken it. */
+  /** Provides another tool, and waits until the server has accepted it. */
   add(tool) {
     return this.#inTurn(async () => {
       const before = this.#tools.get(tool.name);
@@ -427,7 +427,7 @@ var Attached = class {
       }
     });
   }
-  /** Provides a tool no longer. */
+  /** Withdraws a tool. */
   remove(name) {
     return this.#inTurn(async () => {
       if (this.#tools.delete(name)) await this.#register();
@@ -438,7 +438,7 @@ var Attached = class {
     await this.#connected();
     await this.#askPending();
   }
-  /** Resolves after `close` or the end of the session. Rejects with why the connection was lost for good. */
+  /** Resolves after `close` or the end of the session. Rejects with the reason if the connection is lost for good. */
   async wait() {
     if (!this.#serving) throw new Error("there is nothing to serve: first add a tool, or a callback for approvals");
     while (!this.#ended) await this.#changed();
@@ -467,7 +467,7 @@ var Attached = class {
   #notify() {
     for (const resolve of this.#watchers.splice(0)) resolve();
   }
-  /** Tells the server which tools there are. Resolves to the reasons of those that it did not take. */
+  /** Tells the server which tools there are. Resolves to the reasons for those that it rejected. */
   async #register() {
     for (; ; ) {
       await this.#connected();
@@ -601,7 +601,7 @@ var Attached = class {
     this.#socket?.close(1e3);
     this.#notify();
   }
-  /** Carries out a call, unless it is under way from before the connection was lost. */
+  /** Carries out a call, unless it is still running from before the connection was lost. */
   async #carryOut(request) {
     const { call_id: id, tool: name, execution_id: execution, arguments: args, deadline } = request;
     const tool = this.#tools.get(name);
@@ -623,7 +623,7 @@ var Attached = class {
     }
     this.#calls.delete(id);
   }
-  /** Has the callback decide what was asked before this connection. */
+  /** Lets the callback decide what was asked before this connection. */
   async #askPending() {
     const { items } = await this.http.json("GET", this.base + "/approvals", void 0, { query: { state: "pending" } });
     for (const approval of items) void this.#askCallback(approval);
@@ -665,7 +665,7 @@ var Result = class {
   get html() {
     return this.data["text/html"];
   }
-  /** The bytes of the picture, if it is one. */
+  /** The bytes of the picture, if the value is one. */
   get png() {
     const encoded = this.data["image/png"];
     return encoded === void 0 ? void 0 : Uint8Array.from(atob(encoded), (c) => c.charCodeAt(0));
@@ -692,7 +692,7 @@ var Execution = class {
   get ok() {
     return this.status === "ok";
   }
-  /** The bytes of all pictures, in their order. */
+  /** The bytes of all pictures, in order. */
   get pngs() {
     return this.results.map((r) => r.png).filter((p) => p !== void 0);
   }
@@ -817,7 +817,7 @@ var MapCollector = class {
   /** Once the map has ended. */
   result;
   #items = /* @__PURE__ */ new Map();
-  /** Whether a line is new: a stream that is opened again begins with the items that have ended. */
+  /** Whether a line is new: a reopened stream begins with the items that have ended. */
   fresh(line) {
     return !this.#items.has(line.index);
   }
@@ -870,13 +870,13 @@ var Talaria = class {
   sessions(query = {}) {
     return pages(this.#http, "/v1/sessions", query);
   }
-  /** Lists your tokens that have not expired, those for one session included, without the tokens themselves. */
+  /** Lists your tokens that have not expired, including session tokens, without the tokens themselves. */
   tokens() {
     return pages(this.#http, "/v1/tokens", {});
   }
   /**
-   * Revokes one of your tokens by its id, with its logins, sockets and streams. It rejects with `not_found` if the id is
-   * not one of yours.
+   * Revokes one of your tokens by its id, and ends its logins, sockets and streams. It rejects with `not_found` if the
+   * id is not one of yours.
    */
   async revokeToken(id) {
     await this.#http.send({ method: "DELETE", path: `/v1/tokens/${escape(id)}` });
@@ -897,8 +897,8 @@ var Session = class _Session {
   #base;
   #attached;
   /**
-   * Runs a cell and resolves once it has finished; a cell that raised has `error` set. A lost connection is
-   * opened again; the cell runs once.
+   * Runs a cell and resolves once it has finished; a cell that raised has `error` set. A lost connection is reopened;
+   * the cell runs only once.
    */
   async run(code, options = {}) {
     const { id = newId(), signal, onInput } = options;
@@ -942,7 +942,7 @@ var Session = class _Session {
   }
   /**
    * Runs a cell, or a function of the session, for each of the inputs, in copies of the interpreter. It resolves with all
-   * items in the order of the inputs once the map has ended. A lost connection is opened again; nothing runs twice.
+   * items in the order of the inputs once the map has ended. A lost connection is reopened; nothing runs twice.
    */
   async map(code, inputs, options = {}) {
     const { id = newId(), signal } = options;
@@ -979,7 +979,7 @@ var Session = class _Session {
   checkpoints() {
     return pages(this.#http, this.#base + "/checkpoints", {});
   }
-  /** Resolves with what changed from a checkpoint to another one, by default to now. */
+  /** Resolves with what changed between a checkpoint and another one, or since a checkpoint. */
   diff(checkpoint, to) {
     const [id, other] = [checkpoint, to].map((point) => typeof point === "object" ? point.id : point);
     const query = other === void 0 ? "" : `?to=${escape(other)}`;
@@ -992,18 +992,19 @@ var Session = class _Session {
   }
   /**
    * Takes the session back to a checkpoint, given as an object or by its id, or to the state right after an execution.
-   * `keepUserEdits` leaves alone the files that no cell has changed since. If the checkpoint does not have what is asked
-   * for, it rejects with `checkpoint_gone` and changes nothing.
+   * `keepUserEdits` leaves alone the files that no cell has changed since. If the checkpoint does not have what is
+   * requested, it rejects with `checkpoint_gone` and changes nothing.
    */
   rollback(to, { what, keepUserEdits } = {}) {
     const point = to instanceof Execution ? { execution_id: to.id } : { checkpoint_id: typeof to === "string" ? to : to.id };
     return this.#http.json("POST", this.#base + "/rollback", { ...point, what, keep_user_edits: keepUserEdits });
   }
   /**
-   * Makes up to 64 sessions with the variables, files, packages and settings that this one has now; this one goes on
-   * undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is for people. `info.not_restored` of a
-   * fork names what could not be copied. If only some forks can be made, such as at a limit, it resolves with those; if
-   * none can, it rejects. With a checkpoint, variables and files come from the checkpoint.
+   * Creates up to 64 sessions with the variables, files, packages and settings that this one has now; this one
+   * continues undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is their display name.
+   * `info.not_restored` of a fork names what could not be copied. If only some forks can be created, for example
+   * because of a limit, it resolves with those; if none can, it rejects. With a checkpoint, variables and files come
+   * from the checkpoint.
    */
   async fork(count = 1, name, { checkpoint } = {}) {
     const point = typeof checkpoint === "string" ? checkpoint : checkpoint?.id;
@@ -1014,8 +1015,8 @@ var Session = class _Session {
     return made;
   }
   /**
-   * Creates a token for this session alone, to be given to a program that must not have yours, such as a page. By
-   * default, `rights` is `read` alone, and `expires`, in seconds, is an hour. `id` in the result is for `revokeToken`.
+   * Creates a token for this session only, for a program that must not have yours, such as a page. By default, `rights`
+   * is only `read`, and `expires`, in seconds, is an hour. `id` in the result is for `revokeToken`.
    */
   token({ rights, expires } = {}) {
     return this.#http.json("POST", this.#base + "/tokens", { rights, expires_s: expires });
@@ -1029,7 +1030,7 @@ var Session = class _Session {
     this.info = info;
     return not_saved;
   }
-  /** Starts an interpreter with the saved variables, if none runs. It resolves with what could not be restored. */
+  /** Starts an interpreter with the saved variables, if none is running. It resolves with what could not be restored. */
   async wake() {
     const { not_restored, ...info } = await this.#http.json("POST", this.#base + "/wake");
     this.info = info;
@@ -1037,9 +1038,9 @@ var Session = class _Session {
   }
   /**
    * Lets the session's cells call a function of this program: `from hermes_tools import NAME`. It resolves once the
-   * server has the tool, and rejects with `tool_rejected` if the server rejects it. A lost connection is opened
-   * again; only a call of an `idempotent` tool continues meanwhile, and no call is executed or answered twice. Node ends
-   * only after `close`.
+   * server has the tool, and rejects with `tool_rejected` if the server rejects it. A lost connection is reopened; only
+   * a call of an `idempotent` tool continues meanwhile, and no call is executed or answered twice. Node exits only
+   * after `close`.
    */
   tool(tool) {
     return this.#attached.add(tool);
@@ -1049,13 +1050,13 @@ var Session = class _Session {
     return this.#attached.remove(name);
   }
   /**
-   * Has a function decide what the session asks approval for: `once`, `session` or `deny`, or undefined to leave the
+   * Lets a function decide what the session asks approval for: `once`, `session` or `deny`, or undefined to leave the
    * answer to somebody else. If it throws, the answer is `deny`.
    */
   onApproval(decide) {
     return this.#attached.onApproval(decide);
   }
-  /** Resolves after `close` or the session's end. Rejects with why the connection for tools was lost for good. */
+  /** Resolves after `close` or the session's end. Rejects with the reason if the connection for tools is lost for good. */
   serve() {
     return this.#attached.wait();
   }
@@ -1070,8 +1071,8 @@ var Session = class _Session {
     });
   }
   /**
-   * Yields the events of the session's log after a position, then live unless `follow` is false. Each comes once and
-   * in order, even if the connection is lost. If the log was replaced, it rejects with `log_changed`.
+   * Yields the events of the session's log after a position, then live unless `follow` is false. Each event arrives
+   * once and in order, even if the connection is lost. If the log was replaced, it rejects with `log_changed`.
    */
   events(options = {}) {
     const { after = 0, follow = true, logId = this.info.log_id, signal } = options;
@@ -1085,7 +1086,7 @@ var Session = class _Session {
   async refresh() {
     return this.info = await this.#http.json("GET", this.#base);
   }
-  /** Interrupts one execution; without an id, the running one, and cancels those that wait. */
+  /** Interrupts one execution; without an id, interrupts the running one and cancels those that wait. */
   async interrupt(executionId) {
     await this.#http.json(
       "POST",
@@ -1094,7 +1095,7 @@ var Session = class _Session {
       { repeatable: executionId !== void 0 }
     );
   }
-  /** Answers the question that a cell waits on. */
+  /** Answers the question that a cell is asking. */
   async input(value, requestId) {
     await this.#http.json(
       "POST",
@@ -1117,7 +1118,7 @@ var Session = class _Session {
     await remove(this.#http, this.#base, "session_not_found");
     await this.close();
   }
-  /** Downloads the bytes of one of `Execution.artifacts`, as they were then. */
+  /** Downloads the bytes of one of `Execution.artifacts`, as the cell left them. */
   async artifact(artifact) {
     return new Uint8Array(await new Response(await this.#http.download(artifact.url)).arrayBuffer());
   }

@@ -1,9 +1,9 @@
 /** A function of this program that cells call: `from hermes_tools import NAME`. */
 export interface Tool<Arguments = any> {
     name: string;
-    /** Tells whoever writes the cell what the tool does; it becomes the docstring of the function there. */
+    /** Tells the cell's author what the tool does; it becomes the docstring of the function there. */
     description?: string;
-    /** The JSON Schema of the arguments, an object. Without it any arguments are taken, by name. */
+    /** The JSON Schema of the arguments, an object. Without it, any arguments are accepted, by name. */
     parameters?: Record<string, unknown>;
     /**
      * Carries a call out. What it returns is converted to JSON; what it throws becomes a `ToolError` in the cell, with the code of
@@ -24,7 +24,7 @@ export interface ToolCall {
     /** Stays the same when an idempotent call is made again after a reconnect. */
     readonly id: string;
     readonly tool: string;
-    /** The cell that makes the call. */
+    /** The id of the cell's execution. */
     readonly executionId: string;
     /** When the server gives up on the call, by its clock. Missing for a tool that was passed to `run`. */
     readonly deadline?: Date;
@@ -33,7 +33,7 @@ export interface ToolCall {
     /** Reports the progress of the call to the cell. It does nothing for a tool that was passed to `run`. */
     progress(message: string): void;
 }
-/** Throw it in a tool to give the cell an error: `hermes_tools.ToolError` with this `code` and `message`. */
+/** Throw this in a tool to give the cell an error: `hermes_tools.ToolError` with this `code` and `message`. */
 export declare class ToolError extends Error {
     readonly code: string;
     constructor(message: string, code?: string, options?: ErrorOptions);

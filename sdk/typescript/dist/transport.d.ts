@@ -5,7 +5,7 @@ export interface TalariaOptions {
     token: string;
     /** How many milliseconds a call keeps trying to reach a server that it has reached before; 60,000 by default. */
     outage?: number;
-    /** The class that tools and approvals connect with; by default the platform's own, which Node has since version 22. */
+    /** The class that tools and approvals connect with; by default the platform's own (in Node since version 22). */
     WebSocket?: new (url: string, protocols: string[]) => any;
 }
 export interface Call {
@@ -14,11 +14,11 @@ export interface Call {
     query?: Record<string, string>;
     body?: BodyInit;
     headers?: Record<string, string>;
-    /** Whether it may be sent again when the connection was lost; by default, whether the method is idempotent. */
+    /** Whether it may be sent again if the connection is lost; by default, whether the method is idempotent. */
     repeatable?: boolean;
     signal?: AbortSignal;
 }
-/** Spaces the attempts to reconnect, and gives up after an outage without one that was of use. */
+/** Spaces the attempts to reconnect, and gives up after an outage without a successful one. */
 export declare class Backoff {
     #private;
     readonly outage: number;
@@ -38,7 +38,7 @@ export declare class Transport {
     unreachable(cause: any): TalariaError;
     json(method: string, path: string, body?: unknown, extra?: Partial<Call>): Promise<any>;
     send(call: Call): Promise<Response>;
-    /** Downloads a file. Where the connection is lost, the stream continues with the rest. */
+    /** Downloads a file. If the connection is lost, the stream continues with the rest. */
     download(path: string): Promise<ReadableStream<Uint8Array<ArrayBuffer>>>;
     /** Yields events, each once and in order, over one connection after the other. */
     events(request: (after: number) => Call, after: number, signal?: AbortSignal, follow?: boolean): AsyncGenerator<TalariaEvent, void, void>;

@@ -8,11 +8,11 @@ const HANDSHAKE = 5_000, PING = 10_000, SILENCE = 25_000;
 /** Closes after which a further connection may succeed: going away, an error, a restart, try again later. */
 const PASSING_CLOSES = [1001, 1005, 1006, 1011, 1012, 1013];
 
-/** A question that a session asks before something reaches outside. */
+/** A question that a session asks a person before it continues. */
 export interface Approval {
   approval_id: string;
   kind: "tool" | "cell" | "network" | "packages";
-  /** What is asked for, in a line. */
+  /** What is requested, in one line. */
   summary: string;
   detail?: string;
   /** Without an answer by then, it is denied. */
@@ -49,7 +49,7 @@ export class Attached {
 
   constructor(private readonly http: Transport, private readonly base: string, private readonly clientId = newId()) {}
 
-  /** Provides a further tool, and waits until the server has taken it. */
+  /** Provides another tool, and waits until the server has accepted it. */
   add(tool: Tool): Promise<void> {
     return this.#inTurn(async () => {
       const before = this.#tools.get(tool.name);
@@ -65,7 +65,7 @@ export class Attached {
     });
   }
 
-  /** Provides a tool no longer. */
+  /** Withdraws a tool. */
   remove(name: string): Promise<void> {
     return this.#inTurn(async () => { if (this.#tools.delete(name)) await this.#register(); });
   }
@@ -76,7 +76,7 @@ export class Attached {
     await this.#askPending();
   }
 
-  /** Resolves after `close` or the end of the session. Rejects with why the connection was lost for good. */
+  /** Resolves after `close` or the end of the session. Rejects with the reason if the connection is lost for good. */
   async wait(): Promise<void> {
     if (!this.#serving) throw new Error("there is nothing to serve: first add a tool, or a callback for approvals");
     while (!this.#ended) await this.#changed();
@@ -103,7 +103,7 @@ export class Attached {
   #changed(): Promise<void> { return new Promise((resolve) => this.#watchers.push(resolve)); }
   #notify(): void { for (const resolve of this.#watchers.splice(0)) resolve(); }
 
-  /** Tells the server which tools there are. Resolves to the reasons of those that it did not take. */
+  /** Tells the server which tools there are. Resolves to the reasons for those that it rejected. */
   async #register(): Promise<Map<string, string>> {
     for (;;) {
       await this.#connected();
@@ -138,7 +138,7 @@ export class Attached {
         this.#lost();
         if (this.#closing.signal.aborted) return;
         if (!PASSING_CLOSES.includes(end.code)) throw ending(end);
-        // A browser does not tell why a WebSocket was refused; this request does, and waits for a server that restarts.
+        // A browser does not report why a WebSocket was refused; this request does, and waits for a server that restarts.
         await this.http.json("GET", this.base, undefined, { signal: this.#closing.signal });
         if (!await backoff.wait(this.#closing.signal)) throw this.http.unreachable(ending(end));
       }
@@ -243,7 +243,7 @@ export class Attached {
     this.#notify();
   }
 
-  /** Carries out a call, unless it is under way from before the connection was lost. */
+  /** Carries out a call, unless it is still running from before the connection was lost. */
   async #carryOut(request: any): Promise<void> {
     const { call_id: id, tool: name, execution_id: execution, arguments: args, deadline } = request;
     const tool = this.#tools.get(name);
@@ -265,7 +265,7 @@ export class Attached {
     this.#calls.delete(id);
   }
 
-  /** Has the callback decide what was asked before this connection. */
+  /** Lets the callback decide what was asked before this connection. */
   async #askPending(): Promise<void> {
     const { items } = await this.http.json("GET", this.base + "/approvals", undefined, { query: { state: "pending" } });
     for (const approval of items) void this.#askCallback(approval);

@@ -12,7 +12,7 @@ export class Result {
   get text(): string { return String(this.data["text/plain"] ?? ""); }
   /** Not sanitized. */
   get html(): string | undefined { return this.data["text/html"]; }
-  /** The bytes of the picture, if it is one. */
+  /** The bytes of the picture, if the value is one. */
   get png(): Uint8Array<ArrayBuffer> | undefined {
     const encoded = this.data["image/png"];
     return encoded === undefined ? undefined : Uint8Array.from(atob(encoded), (c) => c.charCodeAt(0));
@@ -45,7 +45,7 @@ export class Execution {
   constructor(readonly id: string) {}
   /** Whether the cell ran to its end without an exception. */
   get ok(): boolean { return this.status === "ok"; }
-  /** The bytes of all pictures, in their order. */
+  /** The bytes of all pictures, in order. */
   get pngs(): Uint8Array<ArrayBuffer>[] { return this.results.map((r) => r.png).filter((p) => p !== undefined); }
   /** The bytes of the last picture, if there is one. */
   get png(): Uint8Array<ArrayBuffer> | undefined { return this.pngs.at(-1); }

@@ -58,7 +58,7 @@ export class MapCollector {
   result?: MapResult;
   #items = new Map<number, MapItem>();
 
-  /** Whether a line is new: a stream that is opened again begins with the items that have ended. */
+  /** Whether a line is new: a reopened stream begins with the items that have ended. */
   fresh(line: any): boolean { return !this.#items.has(line.index); }
 
   /** Adds a line, and returns the item in it. The last line is the summary. */

@@ -38,7 +38,7 @@ export interface TokenInfo {
   last_used_at?: string;
 }
 
-/** What a session token may do: read, which every token may, run cells, change files, or use terminals. */
+/** What a session token may do: read (which every token may), run cells, change files, or use terminals. */
 export type Right = "read" | "run" | "write" | "terminal";
 
 /** A token for one session. */
@@ -52,8 +52,8 @@ export interface SessionToken {
 
 export interface SessionOptions {
   /**
-   * Names this program as a provider of tools, so that it keeps its idempotent calls when it is started again within
-   * 30 s; only one program may use it at a time. Without it, calls survive lost connections only.
+   * Names this program as a provider of tools, so that it keeps its idempotent calls when it is restarted within 30 s;
+   * only one program may use it at a time. Without it, calls survive only lost connections.
    */
   clientId?: string;
   /** A session that exists with other settings: `keep` takes it as it is, `apply` changes it; by default `session_conflict`. */
@@ -61,9 +61,9 @@ export interface SessionOptions {
 }
 
 export interface RunOptions {
-  /** The execution's id, a fresh one by default. An id that ran before returns that execution. */
+  /** The execution's id, a fresh one by default. The id of an earlier execution returns that execution. */
   id?: string;
-  /** In seconds; 0 is none. */
+  /** In seconds; 0 means none. */
   timeout?: number;
   silent?: boolean;
   stopOnError?: boolean;
@@ -77,7 +77,7 @@ export interface RunOptions {
   onEvent?: (event: TalariaEvent) => void;
   /** Answers `input()`, which raises without it. */
   onInput?: (prompt: string, password: boolean) => string | Promise<string>;
-  /** Tools that this cell alone may call, over plain HTTP; see `Session.tool` for those of the session. */
+  /** Tools that only this cell may call, over plain HTTP; see `Session.tool` for those of the session. */
   tools?: Tool[];
 }
 
@@ -107,12 +107,12 @@ export class Talaria {
     return pages(this.#http, "/v1/sessions", query);
   }
 
-  /** Lists your tokens that have not expired, those for one session included, without the tokens themselves. */
+  /** Lists your tokens that have not expired, including session tokens, without the tokens themselves. */
   tokens(): Promise<TokenInfo[]> { return pages(this.#http, "/v1/tokens", {}); }
 
   /**
-   * Revokes one of your tokens by its id, with its logins, sockets and streams. It rejects with `not_found` if the id is
-   * not one of yours.
+   * Revokes one of your tokens by its id, and ends its logins, sockets and streams. It rejects with `not_found` if the
+   * id is not one of yours.
    */
   async revokeToken(id: string): Promise<void> {
     await this.#http.send({ method: "DELETE", path: `/v1/tokens/${escape(id)}` });
@@ -136,8 +136,8 @@ export class Session {
   }
 
   /**
-   * Runs a cell and resolves once it has finished; a cell that raised has `error` set. A lost connection is
-   * opened again; the cell runs once.
+   * Runs a cell and resolves once it has finished; a cell that raised has `error` set. A lost connection is reopened;
+   * the cell runs only once.
    */
   async run(code: string, options: RunOptions = {}): Promise<Execution> {
     const { id = newId(), signal, onInput } = options;
@@ -178,7 +178,7 @@ export class Session {
 
   /**
    * Runs a cell, or a function of the session, for each of the inputs, in copies of the interpreter. It resolves with all
-   * items in the order of the inputs once the map has ended. A lost connection is opened again; nothing runs twice.
+   * items in the order of the inputs once the map has ended. A lost connection is reopened; nothing runs twice.
    */
   async map(code: MapCode, inputs: unknown[], options: MapOptions = {}): Promise<MapResult> {
     const { id = newId(), signal } = options;
@@ -212,7 +212,7 @@ export class Session {
   /** Lists the session's checkpoints, newest first. */
   checkpoints(): Promise<Checkpoint[]> { return pages(this.#http, this.#base + "/checkpoints", {}); }
 
-  /** Resolves with what changed from a checkpoint to another one, by default to now. */
+  /** Resolves with what changed between a checkpoint and another one, or since a checkpoint. */
   diff(checkpoint: Checkpoint | string, to?: Checkpoint | string): Promise<CheckpointDiff> {
     const [id, other] = [checkpoint, to].map((point) => typeof point === "object" ? point.id : point);
     const query = other === undefined ? "" : `?to=${escape(other)}`;
@@ -227,8 +227,8 @@ export class Session {
 
   /**
    * Takes the session back to a checkpoint, given as an object or by its id, or to the state right after an execution.
-   * `keepUserEdits` leaves alone the files that no cell has changed since. If the checkpoint does not have what is asked
-   * for, it rejects with `checkpoint_gone` and changes nothing.
+   * `keepUserEdits` leaves alone the files that no cell has changed since. If the checkpoint does not have what is
+   * requested, it rejects with `checkpoint_gone` and changes nothing.
    */
   rollback(
     to: Checkpoint | Execution | string, { what, keepUserEdits }: { what?: RollbackPart; keepUserEdits?: boolean } = {},
@@ -238,10 +238,11 @@ export class Session {
   }
 
   /**
-   * Makes up to 64 sessions with the variables, files, packages and settings that this one has now; this one goes on
-   * undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is for people. `info.not_restored` of a
-   * fork names what could not be copied. If only some forks can be made, such as at a limit, it resolves with those; if
-   * none can, it rejects. With a checkpoint, variables and files come from the checkpoint.
+   * Creates up to 64 sessions with the variables, files, packages and settings that this one has now; this one
+   * continues undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is their display name.
+   * `info.not_restored` of a fork names what could not be copied. If only some forks can be created, for example
+   * because of a limit, it resolves with those; if none can, it rejects. With a checkpoint, variables and files come
+   * from the checkpoint.
    */
   async fork(count = 1, name?: string, { checkpoint }: { checkpoint?: Checkpoint | string } = {}): Promise<Session[]> {
     const point = typeof checkpoint === "string" ? checkpoint : checkpoint?.id;
@@ -253,8 +254,8 @@ export class Session {
   }
 
   /**
-   * Creates a token for this session alone, to be given to a program that must not have yours, such as a page. By
-   * default, `rights` is `read` alone, and `expires`, in seconds, is an hour. `id` in the result is for `revokeToken`.
+   * Creates a token for this session only, for a program that must not have yours, such as a page. By default, `rights`
+   * is only `read`, and `expires`, in seconds, is an hour. `id` in the result is for `revokeToken`.
    */
   token({ rights, expires }: { rights?: Right[]; expires?: number } = {}): Promise<SessionToken> {
     return this.#http.json("POST", this.#base + "/tokens", { rights, expires_s: expires });
@@ -270,7 +271,7 @@ export class Session {
     return not_saved;
   }
 
-  /** Starts an interpreter with the saved variables, if none runs. It resolves with what could not be restored. */
+  /** Starts an interpreter with the saved variables, if none is running. It resolves with what could not be restored. */
   async wake(): Promise<NotRestored[]> {
     const { not_restored, ...info } = await this.#http.json("POST", this.#base + "/wake");
     this.info = info;
@@ -279,9 +280,9 @@ export class Session {
 
   /**
    * Lets the session's cells call a function of this program: `from hermes_tools import NAME`. It resolves once the
-   * server has the tool, and rejects with `tool_rejected` if the server rejects it. A lost connection is opened
-   * again; only a call of an `idempotent` tool continues meanwhile, and no call is executed or answered twice. Node ends
-   * only after `close`.
+   * server has the tool, and rejects with `tool_rejected` if the server rejects it. A lost connection is reopened; only
+   * a call of an `idempotent` tool continues meanwhile, and no call is executed or answered twice. Node exits only
+   * after `close`.
    */
   tool<Arguments = any>(tool: Tool<Arguments>): Promise<void> { return this.#attached.add(tool); }
 
@@ -289,12 +290,12 @@ export class Session {
   removeTool(name: string): Promise<void> { return this.#attached.remove(name); }
 
   /**
-   * Has a function decide what the session asks approval for: `once`, `session` or `deny`, or undefined to leave the
+   * Lets a function decide what the session asks approval for: `once`, `session` or `deny`, or undefined to leave the
    * answer to somebody else. If it throws, the answer is `deny`.
    */
   onApproval(decide: Decide): Promise<void> { return this.#attached.onApproval(decide); }
 
-  /** Resolves after `close` or the session's end. Rejects with why the connection for tools was lost for good. */
+  /** Resolves after `close` or the session's end. Rejects with the reason if the connection for tools is lost for good. */
   serve(): Promise<void> { return this.#attached.wait(); }
 
   /** Withdraws the tools and the callback for approvals. The session itself stays. */
@@ -310,8 +311,8 @@ export class Session {
   }
 
   /**
-   * Yields the events of the session's log after a position, then live unless `follow` is false. Each comes once and
-   * in order, even if the connection is lost. If the log was replaced, it rejects with `log_changed`.
+   * Yields the events of the session's log after a position, then live unless `follow` is false. Each event arrives
+   * once and in order, even if the connection is lost. If the log was replaced, it rejects with `log_changed`.
    */
   events(options: { after?: number; follow?: boolean; logId?: string; signal?: AbortSignal } = {}) {
     const { after = 0, follow = true, logId = this.info.log_id, signal } = options;
@@ -326,13 +327,13 @@ export class Session {
     return this.info = await this.#http.json("GET", this.#base);
   }
 
-  /** Interrupts one execution; without an id, the running one, and cancels those that wait. */
+  /** Interrupts one execution; without an id, interrupts the running one and cancels those that wait. */
   async interrupt(executionId?: string): Promise<void> {
     await this.#http.json("POST", this.#base + "/interrupt", { execution_id: executionId },
       { repeatable: executionId !== undefined });
   }
 
-  /** Answers the question that a cell waits on. */
+  /** Answers the question that a cell is asking. */
   async input(value: string, requestId?: string): Promise<void> {
     await this.#http.json("POST", this.#base + "/input", { value, request_id: requestId },
       { repeatable: requestId !== undefined });
@@ -351,7 +352,7 @@ export class Session {
     await this.close();
   }
 
-  /** Downloads the bytes of one of `Execution.artifacts`, as they were then. */
+  /** Downloads the bytes of one of `Execution.artifacts`, as the cell left them. */
   async artifact(artifact: { url?: string }): Promise<Uint8Array<ArrayBuffer>> {
     return new Uint8Array(await new Response(await this.#http.download(artifact.url!)).arrayBuffer());
   }

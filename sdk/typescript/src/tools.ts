@@ -8,9 +8,9 @@ const ENVELOPE = 4 << 10; // what a frame has around a result
 /** A function of this program that cells call: `from hermes_tools import NAME`. */
 export interface Tool<Arguments = any> {
   name: string;
-  /** Tells whoever writes the cell what the tool does; it becomes the docstring of the function there. */
+  /** Tells the cell's author what the tool does; it becomes the docstring of the function there. */
   description?: string;
-  /** The JSON Schema of the arguments, an object. Without it any arguments are taken, by name. */
+  /** The JSON Schema of the arguments, an object. Without it, any arguments are accepted, by name. */
   parameters?: Record<string, unknown>;
   /**
    * Carries a call out. What it returns is converted to JSON; what it throws becomes a `ToolError` in the cell, with the code of
@@ -32,7 +32,7 @@ export interface ToolCall {
   /** Stays the same when an idempotent call is made again after a reconnect. */
   readonly id: string;
   readonly tool: string;
-  /** The cell that makes the call. */
+  /** The id of the cell's execution. */
   readonly executionId: string;
   /** When the server gives up on the call, by its clock. Missing for a tool that was passed to `run`. */
   readonly deadline?: Date;
@@ -42,7 +42,7 @@ export interface ToolCall {
   progress(message: string): void;
 }
 
-/** Throw it in a tool to give the cell an error: `hermes_tools.ToolError` with this `code` and `message`. */
+/** Throw this in a tool to give the cell an error: `hermes_tools.ToolError` with this `code` and `message`. */
 export class ToolError extends Error {
   constructor(message: string, readonly code = "", options?: ErrorOptions) {
     super(message, options);
@@ -89,7 +89,7 @@ export async function answer(tool: Tool, call: RunningCall, args: any): Promise<
     if (text === undefined) throw new TypeError("the result is not JSON");
     const size = new TextEncoder().encode(text).length;
     if (size > MAX_RESULT - ENVELOPE) {
-      throw new ToolError(`the result has ${size} bytes of JSON, and ${MAX_RESULT - ENVELOPE} are allowed; ` +
+      throw new ToolError(`the result has ${size} bytes of JSON, but only ${MAX_RESULT - ENVELOPE} are allowed; ` +
         "write it to a file of the session and return the path", "result_too_large");
     }
     return { call_id: call.id, result: JSON.parse(text) };
@@ -100,8 +100,8 @@ export async function answer(tool: Tool, call: RunningCall, args: any): Promise<
 }
 
 /**
- * @internal Carries out the calls of one execution's own tools, over plain HTTP. A call is noticed at once while no other
- * one runs here, else when one of those has its answer.
+ * @internal Carries out the calls of one execution's own tools, over plain HTTP. A call is noticed at once if no other
+ * one is running here, otherwise when one of those has been answered.
  */
 export class PendingCalls {
   #calls = new Map<string, RunningCall>(); // all that were seen

@@ -6,7 +6,7 @@ export interface TalariaOptions {
   token: string;
   /** How many milliseconds a call keeps trying to reach a server that it has reached before; 60,000 by default. */
   outage?: number;
-  /** The class that tools and approvals connect with; by default the platform's own, which Node has since version 22. */
+  /** The class that tools and approvals connect with; by default the platform's own (in Node since version 22). */
   WebSocket?: new (url: string, protocols: string[]) => any;
 }
 
@@ -21,7 +21,7 @@ export interface Call {
   query?: Record<string, string>;
   body?: BodyInit;
   headers?: Record<string, string>;
-  /** Whether it may be sent again when the connection was lost; by default, whether the method is idempotent. */
+  /** Whether it may be sent again if the connection is lost; by default, whether the method is idempotent. */
   repeatable?: boolean;
   signal?: AbortSignal;
 }
@@ -34,7 +34,7 @@ function pause(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** Spaces the attempts to reconnect, and gives up after an outage without one that was of use. */
+/** Spaces the attempts to reconnect, and gives up after an outage without a successful one. */
 export class Backoff {
   #since = 0;
   #pause = 0;
@@ -124,7 +124,7 @@ export class Transport {
     return fetch(this.url + call.path + query, init);
   }
 
-  /** Downloads a file. Where the connection is lost, the stream continues with the rest. */
+  /** Downloads a file. If the connection is lost, the stream continues with the rest. */
   async download(path: string): Promise<ReadableStream<Uint8Array<ArrayBuffer>>> {
     let { reader, tag, left } = await this.#part(path);
     let done = 0;
@@ -153,7 +153,7 @@ export class Transport {
     }, { highWaterMark: 0 });
   }
 
-  /** Requests a file from an offset on, if it still has that tag. `left` counts the bytes, 0 where nobody says. */
+  /** Requests a file from an offset on, if it still has that tag. `left` is the number of bytes, 0 if unknown. */
   async #part(path: string, from = 0, tag = "") {
     const headers: Record<string, string> = from ? { Range: `bytes=${from}-`, "If-Range": tag } : {};
     const response = await this.send({ method: "GET", path, headers });
@@ -227,7 +227,7 @@ export class Transport {
 /** The connection of a stream was lost. */
 class Broken extends Error {}
 
-/** Yields the lines of an answer. `silent` is called when there was not a byte for a time in which there should be one. */
+/** Yields the lines of an answer. `silent` is called when no byte has arrived for longer than expected. */
 async function* linesOf(response: Response, silent?: () => void): AsyncGenerator<string, void, void> {
   const reader = response.body!.getReader();
   const decoder = new TextDecoder();
