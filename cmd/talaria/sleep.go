@@ -13,8 +13,8 @@ func forkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fork SESSION",
 		Short: "Create sessions with the variables and files of another session",
-		Long: `Create sessions with the variables, files, packages and settings that a session has now, and print their ids. With --checkpoint,
-variables and files come from that checkpoint.
+		Long: `Create sessions with the variables, files, packages and settings that a session has now, and print their ids. With
+--checkpoint, variables and files come from that checkpoint.
 
 The session itself continues undisturbed. It must not be running a cell. Forks lack the variables that cannot be saved; these are
 listed on standard error.`,
