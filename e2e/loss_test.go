@@ -81,7 +81,7 @@ func wantLossTold(t *testing.T, c *client.Client, id, cause string, wanted bool)
 		t.Errorf("the first cell printed %q, the text of the second one is %q", printed(first), second.Text)
 	}
 	e := run(t, c, id, "kept")
-	if end := " UTC are gone: " + cause + "; if 'kept' was one of them, run the cell that defines it again"; e.Error == nil ||
+	if end := " UTC are gone: " + cause + "; if 'kept' was one of them, rerun the cell that defines it"; e.Error == nil ||
 		!strings.HasPrefix(e.Error.Hint, "variables from before 2") || !strings.HasSuffix(e.Error.Hint, end) ||
 		!strings.Contains(e.Text, "\nHint: "+e.Error.Hint) {
 		t.Errorf("the hint is %+v, the text %q", e.Error, e.Text)

@@ -116,7 +116,7 @@ func (b *Bot) replyToStranger() bool {
 // welcome says in one line what to do first, for words.
 func (b *Bot) welcome() string {
 	if b.Assistant != nil {
-		return "Write what you want to know or have done, or send Python code in a ``` block. {/}help lists the commands."
+		return "Ask a question, describe a task, or send Python code in a ``` block. {/}help lists the commands."
 	}
 	return "Send Python code, such as 1+1, and it runs in this chat's own session. {/}help lists the commands."
 }

@@ -40,6 +40,6 @@ func DiskLayer(hold DiskEnforcement, limits Limits, imageFiles int64) string {
 	case DiskImage:
 		return fmt.Sprintf("disk: loop image, %s and %d files; RLIMIT_FSIZE for each file", size, imageFiles)
 	}
-	return fmt.Sprintf("disk: watched, %s and %d files, may overshoot by %d MiB or what is written in 1 s (4 s by what runs "+
-		"on after a cell), files that are only mapped may be missed; RLIMIT_FSIZE for each file", size, limits.Inodes(), DiskSlackBytes>>20)
+	return fmt.Sprintf("disk: watched, %s and %d files, may overshoot by %d MiB or by what is written in 1 s (4 s by code "+
+		"that continues after its cell), files that are only mapped may be missed; RLIMIT_FSIZE for each file", size, limits.Inodes(), DiskSlackBytes>>20)
 }

@@ -13,7 +13,7 @@ func interrupt(sess *session.Session, ctx context.Context, req api.InterruptRequ
 	id := ""
 	if req.ExecutionID != nil {
 		if id = *req.ExecutionID; id == "" {
-			return api.Errorf(api.CodeInvalidRequest, "field \"execution_id\" is empty")
+			return api.Errorf(api.CodeInvalidRequest, "field \"execution_id\" is empty; leave it out to interrupt everything")
 		}
 	}
 	return sess.Interrupt(ctx, id)

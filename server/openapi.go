@@ -119,7 +119,7 @@ var queryParams = map[string]huma.Param{
 	"after": {Description: "the last seq that the client has", Schema: &huma.Schema{
 		Type: huma.TypeInteger, Minimum: ptr(0.0)}},
 	"to":     {Description: "the id of the later checkpoint; default: the current state", Schema: &huma.Schema{Type: huma.TypeString}},
-	"follow": {Description: "false: stop at the present; default true", Schema: &huma.Schema{Type: huma.TypeBoolean}},
+	"follow": {Description: "false: stop at the end of the log; default true", Schema: &huma.Schema{Type: huma.TypeBoolean}},
 	"log_id": {Description: "the log that after belongs to; a different log is 409 log_changed",
 		Schema: &huma.Schema{Type: huma.TypeString}},
 	"view": {Description: "1: start with the log so far, without outputs that a later run of the same cell replaced",

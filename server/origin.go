@@ -91,7 +91,7 @@ func (s *Server) originAllowed(r *http.Request) bool {
 
 func errOrigin() *api.Error {
 	return api.Errorf(api.CodeOriginNotAllowed,
-		"the Origin is neither the server's own nor one of its allowed origins")
+		"the request's Origin is neither the server's own nor listed in origins; an operator can add it there")
 }
 
 // cors lets pages of configured origins use /v1, /mcp and the fronts, and answers their preflight requests, which carry no token. Pages of

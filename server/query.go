@@ -37,7 +37,7 @@ func (c *call) value(key string) (string, bool, error) {
 }
 
 func badQuery(key, why string) *api.Error {
-	return api.Errorf(api.CodeInvalidRequest, "query value %q is %s", key, why)
+	return api.Errorf(api.CodeInvalidRequest, "query parameter %q is %s", key, why)
 }
 
 // seq returns a position in the log.

@@ -136,7 +136,7 @@ func (s *Server) routes() []route {
 			id: "diffCheckpoint", summary: "What changed since a checkpoint, up to another one or the current state", query: "to",
 			answers: answers{200: jsonOf[api.CheckpointDiff]()}}).needs(api.RightRun),
 		del(one+"/checkpoints/{cid}", with(s.deleteCheckpoint), doc{
-			id: "deleteCheckpoint", summary: "Drop a checkpoint", answers: answers{204: nothing}}).needs(api.RightRun),
+			id: "deleteCheckpoint", summary: "Delete a checkpoint", answers: answers{204: nothing}}).needs(api.RightRun),
 		post(one+"/rollback", with(s.postRollback), doc{
 			id: "rollback", summary: "Take the session back to a checkpoint", body: jsonOf[api.RollbackRequest](),
 			answers: answers{200: jsonOf[api.RollbackReply]()}}).needs(api.RightRun),

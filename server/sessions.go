@@ -72,7 +72,7 @@ func (s *Server) listSessions(c *call) error {
 		return err
 	}
 	if filter.State = api.SessionState(state); given && !slices.Contains(api.SessionStates, filter.State) {
-		return badQuery("state", "not a state of a session")
+		return badQuery("state", "not a state; use starting, idle, busy, dead or hibernated")
 	}
 	if filter.Search, _, err = c.value("search"); err != nil {
 		return err

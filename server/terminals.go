@@ -57,7 +57,7 @@ func (s *Server) serveTerminal(c *call, sess *session.Session) error {
 	}
 	after, err := strconv.ParseInt(text, 10, 64)
 	if given && (err != nil || after < 0) {
-		return badQuery("after", "not an offset, which is a whole number of 0 or more")
+		return badQuery("after", "not a whole number of 0 or more")
 	}
 	id := c.param("tid")
 	if err := sess.Terminals().Has(c.ctx(), id); err != nil {
@@ -137,7 +137,7 @@ func (t *terminalSocket) obey(ctx context.Context, data []byte) error {
 		return err
 	}
 	if frame.Type != "resize" {
-		return api.Errorf(api.CodeInvalidRequest, "unknown type %.40q: text frames are of type resize", frame.Type)
+		return api.Errorf(api.CodeInvalidRequest, "unknown type %.40q; a text frame must be of type \"resize\"", frame.Type)
 	}
 	return t.sess.Terminals().Resize(ctx, t.id, frame.Rows, frame.Cols)
 }

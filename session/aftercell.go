@@ -277,7 +277,7 @@ func (d dueAfter) left(done int) change {
 
 // brokenPromise returns the change that says in the log that something could not be done.
 func (s *Session) brokenPromise(d dueAfter, a afterCell, err error) change {
-	s.log.Error("what a cell was promised cannot be done", "execution", d.execution, "checkpoint", a.Checkpoint, "rollback", a.Rollback, "error", err)
+	s.log.Error("a checkpoint or rollback that a cell asked for failed", "execution", d.execution, "checkpoint", a.Checkpoint, "rollback", a.Rollback, "error", err)
 	var c change
 	text := "\n[talaria.rollback: the session did not go back to the checkpoint %s: %s]\n"
 	if !a.Rollback {

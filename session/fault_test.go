@@ -129,7 +129,7 @@ func TestACellThatTheKernelDoesNotTakeEndsAndTheNextOneRuns(t *testing.T) {
 	if e := wait(t, s, first); e.Status != api.StatusDied || e.Reason != "not_executing" {
 		t.Errorf("the execution ended as %s, %q", e.Status, e.Reason)
 	}
-	if e := execute(t, s, "3"); e.Status != api.StatusOK || textAfterLoss(e, "the kernel accepted no more cells") != "3" {
+	if e := execute(t, s, "3"); e.Status != api.StatusOK || textAfterLoss(e, "the kernel stopped accepting cells") != "3" {
 		t.Errorf("the next one: %s %q", e.Status, e.Text)
 	}
 }

@@ -44,7 +44,7 @@ func answerOf(kind string, f *fields) Frame {
 		c := api.CompleteReply{Matches: f.lines("matches", maxMatchBytes), CursorStart: f.count("start"), CursorEnd: f.count("end")}
 		c.Matches = c.Matches[:min(len(c.Matches), maxMatches)]
 		if c.CursorStart > c.CursorEnd {
-			f.fail("start", "behind the end")
+			f.fail("start", "beyond the end")
 		}
 		a.Completion = &c
 	case "inspection":

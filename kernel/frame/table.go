@@ -15,7 +15,7 @@ func (f *fields) tablePage() *command.TablePage {
 	p.Reason = f.optionalShort("reason")
 	p.Page = api.TableReply{Offset: f.count("offset"), Total: f.count("total"), Rows: f.rows("rows")}
 	if p.Page.Offset > p.Page.Total {
-		f.fail("offset", "behind the end")
+		f.fail("offset", "beyond the end")
 	}
 	return &p
 }
@@ -26,7 +26,7 @@ func (f *fields) rows(name string) [][]api.Raw {
 		row, ok := cells(value)
 		size += len(value)
 		if !ok || len(rows) == maxTableRows || len(rows) > 0 && len(row) != len(rows[0]) || size > maxTableBytes {
-			f.fail(name, "no page of a table")
+			f.fail(name, "not a page of a table")
 			return
 		}
 		rows = append(rows, row)

@@ -20,7 +20,7 @@ func (b Bounds) Check() error {
 	}
 	for _, r := range rules {
 		if r.isHost() {
-			return fmt.Errorf("network.allowed: ports of the server's own machine belong into network.host_ports: %d", r.Port)
+			return fmt.Errorf("network.allowed: ports of the server's own machine belong in network.host_ports: %d", r.Port)
 		}
 	}
 	for _, port := range b.HostPorts {

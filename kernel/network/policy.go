@@ -94,7 +94,7 @@ func ParseRule(entry string) (Rule, error) {
 		return bad("is not a host name")
 	}
 	if r.isHost() && r.Port == 0 {
-		return bad("is the server's own machine, and takes a port, such as host:5432")
+		return bad("is the server's own machine and needs a port, such as host:5432")
 	}
 	return r, nil
 }

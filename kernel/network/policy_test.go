@@ -31,7 +31,7 @@ func TestEntriesAreReadOrRefusedWithTheReason(t *testing.T) {
 		}
 	}
 	for entry, want := range map[string]string{
-		"host":                  "takes a port, such as host:5432",
+		"host":                  "needs a port, such as host:5432",
 		"":                      "is not a host name",
 		"*":                     "is not a host name",
 		"*.org":                 "is not a host name", // everything below a top-level domain is not a list

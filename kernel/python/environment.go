@@ -184,7 +184,7 @@ func describeModules(env kernel.Environment) (detail, remedy string) {
 		detail += " with " + strings.Join(env.Modules, ", ")
 	}
 	if score(env) < len(wantedModules) {
-		remedy = "install " + strings.Join(wantedModules, ", ") + " for it to work with data and charts"
+		remedy = "install " + strings.Join(wantedModules, ", ") + " to work with data and charts"
 	}
 	return detail, remedy
 }

@@ -36,7 +36,7 @@ const runOutside = "import os, sys; sys.path.insert(0, os.environ['" + libraryVa
 func (s *Sandbox) OpenEgress(ctx context.Context) (kernel.Egress, error) {
 	exit, err := s.makeExit(ctx)
 	if err != nil {
-		return kernel.Egress{}, fmt.Errorf("make a way out of the sandbox: %w", err)
+		return kernel.Egress{}, fmt.Errorf("provide egress for the sandbox: %w", err)
 	}
 	return exit, nil
 }
@@ -140,7 +140,7 @@ func receivedFiles(rights []byte) (files []*os.File, err error) {
 		}
 		for _, fd := range fds {
 			unix.CloseOnExec(fd)
-			files = append(files, os.NewFile(uintptr(fd), "way out"))
+			files = append(files, os.NewFile(uintptr(fd), "egress"))
 		}
 	}
 	return files, nil

@@ -573,7 +573,7 @@ func TestKeeperThatDiesIsReplaced(t *testing.T) {
 	if exit := k.process.Exit(); !exit.Lost {
 		t.Errorf("%+v", exit)
 	}
-	events.await(t, "the keeper of an environment ended, and its sandboxes with it")
+	events.await(t, "the fork server's sandbox ended, and the sandboxes forked from it with it")
 	if err := b.Warm(t.Context(), env); err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func (w *zygotes) learn(ctx context.Context, server *forkServer) {
 	log := w.backend.cfg.Log.With("environment", w.env.Name)
 	switch {
 	case err == nil:
-		log.DebugContext(ctx, "learnt what memory sandboxes write to")
+		log.DebugContext(ctx, "learned which memory sandboxes write to")
 	case ctx.Err() == nil:
 		log.InfoContext(ctx, "sandboxes of an environment take longer to start, since they copy no memory ahead", "err", err)
 	}

@@ -38,7 +38,7 @@ func TestParkedSandboxesCopyMemoryThatTheyWillWriteTo(t *testing.T) {
 	dir := stateDir(t)
 	events := newEvents()
 	b, env := warm(t, dir, events.into)
-	events.await(t, "learnt what memory sandboxes write to")
+	events.await(t, "learned which memory sandboxes write to")
 	// How long they take depends on what else the machine does.
 	for parked := 100 * time.Millisecond; ; parked *= 2 {
 		s := create(t, b, env, true)

@@ -171,7 +171,7 @@ func (w *zygotes) run(ctx context.Context) {
 			w.set(nil, fs.ErrClosed)
 			return
 		}
-		b.cfg.Log.ErrorContext(ctx, "the keeper of an environment ended, and its sandboxes with it",
+		b.cfg.Log.ErrorContext(ctx, "the fork server's sandbox ended, and the sandboxes forked from it with it",
 			"environment", w.env.Name, "err", err)
 		if !served { // or else the next attempt is the one that counts for those who wait
 			w.set(nil, err)

@@ -94,10 +94,10 @@ func (q *request) isStream() bool {
 func unary[In any](call func(*request, In) (any, error)) func(*request) error {
 	return func(q *request) error {
 		if media, _, _ := strings.Cut(q.Header.Get("Content-Type"), ";"); media != unaryMedia {
-			return api.Errorf(api.CodeUnsupportedMedia, "Content-Type must be %s: only unary calls in JSON of the Connect protocol are served", unaryMedia)
+			return api.Errorf(api.CodeUnsupportedMedia, "Content-Type must be %s: only unary Connect calls in JSON are served", unaryMedia)
 		}
 		if coding := q.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
-			return api.Errorf(api.CodeNotImplemented, "compression %.40q is not supported; send messages as they are", coding)
+			return api.Errorf(api.CodeNotImplemented, "compression %.40q is not supported; send messages uncompressed", coding)
 		}
 		var in In
 		if err := q.read(&in); err != nil {
@@ -116,7 +116,7 @@ func unary[In any](call func(*request, In) (any, error)) func(*request) error {
 func streaming[In any](h *Handler, call func(context.Context, *request, In, *messages) error) func(*request) error {
 	return func(q *request) error {
 		if !q.isStream() {
-			return api.Errorf(api.CodeUnsupportedMedia, "Content-Type must be %s: only streams in JSON of the Connect protocol are served", streamMedia)
+			return api.Errorf(api.CodeUnsupportedMedia, "Content-Type must be %s: only Connect streams in JSON are served", streamMedia)
 		}
 		data, release, err := q.caller.Body()
 		defer release()
@@ -128,7 +128,7 @@ func streaming[In any](h *Handler, call func(context.Context, *request, In, *mes
 			return err
 		}
 		if flags != 0 || len(rest) > 0 {
-			return api.Errorf(api.CodeInvalidRequest, "the call takes exactly one message, which is not compressed")
+			return api.Errorf(api.CodeInvalidRequest, "the call takes exactly one message, uncompressed")
 		}
 		var in In
 		if err := api.UnmarshalLoose(body, &in); err != nil {
@@ -161,7 +161,7 @@ func streaming[In any](h *Handler, call func(context.Context, *request, In, *mes
 func clientStream(h *Handler, call func(ctx context.Context, next func(into any) error) (any, error)) func(*request) error {
 	return func(q *request) error {
 		if !q.isStream() {
-			return api.Errorf(api.CodeUnsupportedMedia, "Content-Type must be %s: only streams in JSON of the Connect protocol are served", streamMedia)
+			return api.Errorf(api.CodeUnsupportedMedia, "Content-Type must be %s: only Connect streams in JSON are served", streamMedia)
 		}
 		ctx, cancel, err := h.streamContext(q)
 		if err != nil {

@@ -200,7 +200,7 @@ func (h *Handler) createContext(q *request) error {
 		return err
 	}
 	if len(present) >= maxContexts {
-		return api.Errorf(api.CodeLimitExceeded, "a sandbox can have %d additional contexts; delete some", maxContexts)
+		return api.Errorf(api.CodeLimitExceeded, "a sandbox can have at most %d additional contexts; delete some", maxContexts)
 	}
 	if known == languageJavaScript {
 		err = h.changeScripts(q, s, func(list []contextModel) []contextModel { return append(list, made) })

@@ -36,7 +36,7 @@ func TestTheSocketIsPublished(t *testing.T) {
 	if err != nil || info.Mode() != fs.ModeSocket|0o600 {
 		t.Errorf("the socket is %v (%v)", info, err)
 	}
-	if _, err := Listen(cfg); err == nil || !strings.Contains(err.Error(), "may listen") {
+	if _, err := Listen(cfg); err == nil || !strings.Contains(err.Error(), "may be listening") {
 		t.Errorf("a second server gets %v", err)
 	}
 	b.Close()

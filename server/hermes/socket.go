@@ -102,7 +102,7 @@ func unused(path string) error {
 		conn.Close()
 	}
 	if err == nil || !errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("another process may listen on %s; end it, or choose another path", path)
+		return fmt.Errorf("another process may be listening on %s; end it, or choose another path", path)
 	}
 	return nil
 }

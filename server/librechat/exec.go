@@ -66,7 +66,7 @@ func decodeExec(body []byte) (r execRequest, err error) {
 	case len(r.Files) > maxFiles:
 		err = api.Errorf(api.CodeInvalidRequest, "\"files\" has %d files, and the limit is %d", len(r.Files), maxFiles)
 	case len(r.Hint) > maxHint, len(r.UserID) > maxHint:
-		err = api.Errorf(api.CodeInvalidRequest, "\"runtime_session_hint\" and \"user_id\" may have %d bytes", maxHint)
+		err = api.Errorf(api.CodeInvalidRequest, "\"runtime_session_hint\" and \"user_id\" may have at most %d bytes each", maxHint)
 	case r.TimeoutMS < 0:
 		err = api.Errorf(api.CodeInvalidRequest, "\"timeout\" must not be negative; leave it out for the server's limit")
 	}

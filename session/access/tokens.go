@@ -58,7 +58,7 @@ func (a *Access) CreateToken(ctx context.Context, req api.SessionTokenRequest) (
 func checkToken(req api.SessionTokenRequest) (rights []api.Right, seconds float64, err error) {
 	for _, r := range req.Rights {
 		if !slices.Contains(api.Rights, r) {
-			return nil, 0, api.Errorf(api.CodeInvalidRequest, "rights must be some of read, run, write and terminal, not %.80q", r)
+			return nil, 0, api.Errorf(api.CodeInvalidRequest, "each of rights must be read, run, write or terminal, not %.80q", r)
 		}
 	}
 	for _, r := range api.Rights {

@@ -393,7 +393,7 @@ class Gone(unittest.TestCase):
         gone = Restored([], [("x", "generator", "why"), ("y", "io.TextIOWrapper", "open")], "").gone()
         self.assertEqual(gone["y"], "it was an io.TextIOWrapper, which could not be saved when the session hibernated (open)")
         hint = self.hint("x", vars(sys.modules["__main__"]), gone)
-        text = f"{gone['x']}; run the cell that made it again"
+        text = f"{gone['x']}; rerun the cell that created it"
         self.assertEqual((hint.text, hint.inline), (text, f": {text}"))
 
     def test_and_only_if_a_cell_looked_for_them(self) -> None:

@@ -217,7 +217,7 @@ class AfterALoss(RunnerCase):
     def test_a_name_that_is_missing_may_be_one_of_the_lost(self) -> None:
         for code in ("data", "def f(): return data\nf()"):
             error = self.fail_cell(code, "NameError").error
-            wanted = f"{self.loss}; if 'data' was one of them, run the cell that defines it again"
+            wanted = f"{self.loss}; if 'data' was one of them, rerun the cell that defines it"
             self.assertEqual(error["hint"], wanted)
             self.assertEqual(error["traceback"][-1], f"Hint: {wanted}")
 

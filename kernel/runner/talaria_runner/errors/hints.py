@@ -132,7 +132,7 @@ def _with_loss(error: NameError, hint: Hint | None, loss: str) -> Hint | None:
     name = _name_in_cells(error) if loss else ""
     if not name:
         return hint
-    text = f"{loss}; if {name!r} was one of them, run the cell that defines it again"
+    text = f"{loss}; if {name!r} was one of them, rerun the cell that defines it"
     return Hint(f"{hint.text} {text[0].upper()}{text[1:]}" if hint else text)
 
 
@@ -141,7 +141,7 @@ def _saved(error: NameError, gone: dict[str, str]) -> Hint | None:
     what = gone.get(_name_in_cells(error)) if gone else None
     if what is None:
         return None
-    text = f"{what}; run the cell that made it again"
+    text = f"{what}; rerun the cell that created it"
     return Hint(text, f": {text}")
 
 
