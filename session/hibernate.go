@@ -116,8 +116,8 @@ func (s *Session) saveCopy(ctx context.Context, hold *artifacts.Hold, row store.
 	saved, err := s.variablesFile.save(ctx, hold, key, limit, row.ExecutionCount,
 		command.SaveCopy{ID: row.Copy, Path: s.variablesFile.name, Seconds: saveTime.Seconds(), MaxBytes: limit})
 	if errors.Is(err, command.ErrNoCopy) || errors.Is(err, command.ErrNoKernel) {
-		return nil, api.Errorf(api.CodeCheckpointGone, "the variables of this checkpoint are gone: its copy of the interpreter has ended, maybe for lack "+
-			"of memory; its files are still there")
+		return nil, api.Errorf(api.CodeCheckpointGone, "the variables of this checkpoint are gone: its copy of the interpreter has ended, "+
+			"perhaps for lack of memory; its files can still be restored")
 	}
 	return saved, err
 }

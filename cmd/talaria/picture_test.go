@@ -93,8 +93,8 @@ func TestTheTracebackOfATimeoutSaysWhereTheCellWas(t *testing.T) {
 		{[]string{"Traceback (most recent call last):", "  File \"<cell 1>\", line 1, in <module>", "KeyboardInterrupt",
 			"the cell exceeded its timeout of 1 s; the variables are kept"},
 			[]string{"Traceback (most recent call last):", "  File \"<cell 1>\", line 1, in <module>", ""}},
-		{[]string{"KeyboardInterrupt", "the cell waited for answers for more than 4 h, the longest that its timeout pauses"},
-			[]string{"the cell waited for answers for more than 4 h, the longest that its timeout pauses", ""}},
+		{[]string{"KeyboardInterrupt", "the cell waited for answers for more than 4 h, the longest that its timeout can be suspended"},
+			[]string{"the cell waited for answers for more than 4 h, the longest that its timeout can be suspended", ""}},
 		{[]string{"ExecutionTimeout: the cell exceeded its timeout of 1 s and ignored the interrupt"}, []string{""}},
 		{nil, []string{""}},
 	} {

@@ -71,7 +71,7 @@ func TestTheClockOfAWaitingCellRunsWithTheCPU(t *testing.T) {
 				got := r.until(isEnd)
 				why := "the cell exceeded its timeout of 10 s"
 				if c.stoodStill {
-					why = "the cell waited for answers for more than 24 h, the longest that its timeout pauses"
+					why = "the cell waited for answers for more than 24 h, the longest that its timeout can be suspended"
 				}
 				r.expect(got, "e1: input q1 timeout", "e1: raised KeyboardInterrupt "+why+"; the variables are kept",
 					"e1: finished timeout KeyboardInterrupt")

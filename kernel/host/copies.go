@@ -25,16 +25,16 @@ const (
 	copyPatience = 30 * time.Second
 	// asidePatience is how long it may take until it steps aside: less, since one that does so later would not be resumed.
 	asidePatience = copyPatience / 2
-	// wakePatience how long a copy may take to become the interpreter.
+	// wakePatience is how long a copy may take to become the interpreter.
 	wakePatience = 30 * time.Second
 
 	reasonNoWake  = "copy_did_not_wake"
 	reasonResumed = "resumed"
 
-	refusedUnheld = "this machine does not bound the memory of a session's processes together (the server has no memory control " +
+	refusedUnheld = "this machine does not limit the total memory of a session's processes (the server has no memory control " +
 		"group), so copies of an interpreter could use up all of it"
-	refusedRights = "this server may not make copies of an interpreter the first to go when memory runs out, so they could cost the " +
-		"interpreter its life; run the server as root"
+	refusedRights = "this server may not decide that copies of an interpreter are killed first when memory runs out, so the interpreter " +
+		"itself could be killed; run the server as root"
 	refusedBeside  = "an interpreter in the sandbox of another session cannot be copied"
 	refusedBackend = "this tier of isolation cannot copy interpreters"
 )

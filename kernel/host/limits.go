@@ -39,7 +39,7 @@ func (k *interpreter) explain(f *frame.Error) *record.LimitHit {
 		addNote(e, fmt.Sprintf("%v; %s", run.limit, kept))
 		return run.limit
 	case e.Ename == "KeyboardInterrupt" && run.timedOut && run.clock.stoodStill():
-		addNote(e, fmt.Sprintf("the cell waited for answers for more than %d h, the longest that its timeout pauses; %s",
+		addNote(e, fmt.Sprintf("the cell waited for answers for more than %d h, the longest that its timeout can be suspended; %s",
 			int(MaxStandstill.Hours()), kept))
 		return nil
 	case e.Ename == "KeyboardInterrupt" && run.timedOut:

@@ -35,7 +35,7 @@ func (s *server) letGo() {
 	select {
 	case <-s.saved:
 	case <-wait.C:
-		s.log.Warn("a server does not say that it is ready for the end of the host; the host ends nevertheless", "waited", s.cfg.ending)
+		s.log.Warn("a server did not confirm that it is ready for the host to end; the host ends anyway", "waited", s.cfg.ending)
 	}
 }
 

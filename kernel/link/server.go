@@ -44,7 +44,7 @@ type ServerConfig struct {
 
 // The reasons why a host ends by itself.
 var (
-	errOrphan  = errors.New("no server has been connected for too long")
+	errOrphan  = errors.New("it was without a server for too long")
 	errStopped = errors.New("a server or an operator stopped it")
 	errUnused  = errors.New("a newer host replaced it, and its last kernel has ended")
 )

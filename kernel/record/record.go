@@ -162,17 +162,20 @@ func (h LimitHit) String() string {
 	name := "limits." + h.Name
 	switch h.Name {
 	case "disk_inodes":
-		name = "the limit of files, one for each 4 KiB of limits.disk_bytes,"
+		name = "the limit of files (one for each 4 KiB of limits.disk_bytes)"
 	case "disk_depth":
 		return fmt.Sprintf("folders of the workspace are more than %d deep or may not be read, so limits.disk_bytes "+
 			"cannot be enforced; remove them", h.Value)
 	case "tmp_bytes":
-		name = "the limit of each of /tmp, /dev/shm and the home directory, a quarter of limits.memory_bytes,"
+		name = "the limit of each of /tmp, /dev/shm and the home directory (a quarter of limits.memory_bytes)"
 	}
-	if strings.HasSuffix(h.Name, "_bytes") {
-		return fmt.Sprintf("%s is %s and %s were used", name, readable(h.Value), readable(h.Used))
+	switch {
+	case strings.HasSuffix(h.Name, "_bytes"):
+		return fmt.Sprintf("%s is %s, and %s was used", name, readable(h.Value), readable(h.Used))
+	case strings.HasSuffix(h.Name, "_s"):
+		return fmt.Sprintf("%s is %d s, and %d s was used", name, h.Value, h.Used)
 	}
-	return fmt.Sprintf("%s is %d and %d were used", name, h.Value, h.Used)
+	return fmt.Sprintf("%s is %d, and %d were used", name, h.Value, h.Used)
 }
 
 // readable returns a number of bytes in the unit that people use for it.

@@ -50,7 +50,7 @@ func (s *Sandbox) Layers() []string {
 		layers = append(layers, kernel.DiskLayer(s.disk, s.limits, s.imageFiles))
 	}
 	if s.scratch != "" {
-		layers = append(layers, "temporary files: in a directory of the session's own, counted as the workspace's")
+		layers = append(layers, "temporary files: in the session's own directory, counted with the workspace")
 	} else if l := s.limits.TmpBytes; l > 0 {
 		layers = append(layers, "temporary files: "+mebibytes(l)+" for each of /tmp, /dev/shm and home")
 	}

@@ -32,7 +32,7 @@ func (b *Backend) Probe(ctx context.Context, env kernel.Environment) kernel.Prob
 func (b *Backend) probeSandbox(ctx context.Context, env kernel.Environment) kernel.Finding {
 	finding := kernel.Finding{Name: "sandbox"}
 	if env.Python == "" {
-		finding.Detail = "there is no Python to try one with"
+		finding.Detail = "there is no Python to test one with"
 		finding.Remedy = "install Python 3.11 or later (Debian: apt-get install python3), or configure the one to use"
 		return finding
 	}

@@ -91,7 +91,7 @@ func parseURI(uri string) (id, kind, rest string, ok bool) {
 
 // readFrom reads what a resource names, and its media type.
 func readFrom(q *request, sess *session.Session, kind, rest string) ([]byte, string, error) {
-	missing := api.Errorf(api.CodeNotFound, "there is no such resource")
+	missing := api.Errorf(api.CodeNotFound, "the session has no resource %.180q; resources/templates/list describes the existing kinds", kind+"/"+rest)
 	switch kind {
 	case "files":
 		f, info, err := sess.Files().Open(q.ctx, rest)

@@ -67,13 +67,13 @@ func (c *connection) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.Eli
 	}
 	a := c.asks(ctx)
 	if a == nil || a.call.Ask == nil {
-		c.server.log.Warn("decline a question of an MCP server: not exactly one call is open that can ask a person")
+		c.server.log.Warn("declined a question from an MCP server: it needs exactly one open call that can ask a person")
 		return &mcp.ElicitResult{Action: decline}, nil
 	}
 	content, err := filledIn(r.Params)
 	if err != nil {
 		if a.call.Progress != nil {
-			a.call.Progress("declined a question of the MCP server " + c.server.cfg.Name + ": " + err.Error())
+			a.call.Progress("declined a question from the MCP server " + c.server.cfg.Name + ": " + err.Error())
 		}
 		return &mcp.ElicitResult{Action: decline}, nil
 	}
