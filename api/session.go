@@ -60,7 +60,7 @@ type SessionRequest struct {
 	Secrets      *map[string]string  `json:"secrets,omitzero"`
 	Isolation    *IsolationMode      `json:"isolation,omitzero"`
 	Packages     *[]string           `json:"packages,omitzero"`
-	Tools        *[]Tool             `json:"tools,omitzero"`       // web hooks
+	Tools        *[]Tool             `json:"tools,omitzero"`       // webhooks
 	MCPServers   *[]string           `json:"mcp_servers,omitzero"` // names that the operator configured
 	Guard        *GuardMode          `json:"guard,omitzero"`
 	Approvals    *ApprovalMode       `json:"approvals,omitzero"`

@@ -21,7 +21,7 @@ type Tool struct {
 	Idempotent       bool `json:"idempotent,omitzero"`
 	ReadOnly         bool `json:"read_only,omitzero"`
 	RequiresApproval bool `json:"requires_approval,omitzero"`
-	// URL makes the tool a web hook, which the server calls itself. Only the tools in a session's body have one.
+	// URL makes the tool a webhook, which the server calls itself. Only the tools in a session's body have one.
 	URL string `json:"url,omitzero"`
 }
 

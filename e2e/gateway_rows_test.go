@@ -333,7 +333,7 @@ func TestATelegramBotAsksForApprovals(t *testing.T) {
 	}
 }
 
-// The same bot inside the server, by the configuration, with a web hook.
+// The same bot inside the server, by the configuration, with a webhook.
 func TestATelegramBotInsideTheServer(t *testing.T) {
 	t.Parallel()
 	fake := gatewaytest.NewTelegram(nil)

@@ -21,7 +21,7 @@ import (
 
 const hookKey = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
-// receiver is a program that carries out web hooks, as docs/tools-providers.md describes them.
+// receiver is a program that carries out webhooks, as docs/tools-providers.md describes them.
 type receiver struct {
 	*httptest.Server
 	t    *testing.T
@@ -50,7 +50,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		Arguments   map[string]float64 `json:"arguments"`
 	}
 	if err != nil || json.Unmarshal(body, &call) != nil {
-		r.t.Errorf("a web hook got %q (%v)", body, err)
+		r.t.Errorf("a webhook got %q (%v)", body, err)
 	}
 	key, _ := base64.StdEncoding.DecodeString(hookKey)
 	mac := hmac.New(sha256.New, key)
@@ -169,7 +169,7 @@ except ToolError as e: print(e.code)
 		}
 	}
 	if found != len(hooks) {
-		t.Errorf("GET tools has %d web hooks of %d", found, len(hooks))
+		t.Errorf("GET tools has %d webhooks of %d", found, len(hooks))
 	}
 	s.Kill9()
 	s.Restart(t)
@@ -220,7 +220,7 @@ func TestAWebHookGoesWhereTheOperatorAllowsOnly(t *testing.T) {
 		err = json.Unmarshal(answer, &reply)
 	}
 	if err != nil || len(reply.Rejected) != 1 || !strings.Contains(reply.Rejected[0].Reason, "body of the request") {
-		t.Errorf("a frame with a web hook: %+v (%v)", reply, err)
+		t.Errorf("a frame with a webhook: %+v (%v)", reply, err)
 	}
 	plain := start(t, options{}).Client()
 	if _, err := plain.CreateSession(within(t), api.SessionRequest{Tools: &[]api.Tool{r.tool("add")}}); problemCode(err) != api.CodeForbidden {

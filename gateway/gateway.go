@@ -102,7 +102,7 @@ func (b *Bot) Run(ctx context.Context) error {
 	}
 	<-running.Done()
 	b.mu.Lock()
-	b.ended = true // a request of a web hook may still be under way
+	b.ended = true // a request of a webhook may still be under way
 	b.mu.Unlock()
 	b.work.Wait()
 	if ctx.Err() != nil {

@@ -48,7 +48,7 @@ type Session struct {
 	variables map[string]string
 	secrets   map[string]string
 	mounts    []api.Mount
-	hooks     []api.Tool // web hooks
+	hooks     []api.Tool // webhooks
 	servers   []string   // the MCP servers whose tools cells may call
 	redact    *transcript.Redactor
 	dir       *disk.Workspace

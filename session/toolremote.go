@@ -43,7 +43,7 @@ func (ts *Tools) addRemote(row store.Session) {
 		p := &provider{kind: api.ProviderWebhook, clientID: webhookProvider, lasting: true, tools: map[string]*toolspec.Tool{}}
 		p.client = newRemoteClient(ts, func(ctx context.Context, call remote.Call) (remote.Result, error) {
 			if ts.remote.Webhooks == nil {
-				return remote.Result{}, remote.Failuref(remote.CodeUnavailable, "the server's operator no longer allows web hooks")
+				return remote.Result{}, remote.Failuref(remote.CodeUnavailable, "the server's operator no longer allows webhooks")
 			}
 			ctx, cancel := context.WithDeadline(ctx, call.Deadline)
 			defer cancel()
@@ -52,7 +52,7 @@ func (ts *Tools) addRemote(row store.Session) {
 		for _, t := range row.Tools {
 			one, err := toolspec.New(t)
 			if err != nil {
-				ts.log.Error("a web hook of a session cannot be read; it was skipped", "tool", t.Name, "error", err)
+				ts.log.Error("a webhook of a session cannot be read; it was skipped", "tool", t.Name, "error", err)
 				continue
 			}
 			urls[t.Name] = t.URL

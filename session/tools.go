@@ -102,7 +102,7 @@ func (ts *Tools) inUse() bool {
 	return len(ts.calls) > 0 || slices.ContainsFunc(ts.providers, func(p *provider) bool { return !p.lasting })
 }
 
-// provider is one connected client, or one that may come back, or the client of an execution, or the session's web hooks, or
+// provider is one connected client, or one that may come back, or the client of an execution, or the session's webhooks, or
 // one of its MCP servers.
 type provider struct {
 	kind      api.ToolProvider

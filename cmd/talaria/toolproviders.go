@@ -12,9 +12,9 @@ import (
 	"talaria/session/webhook"
 )
 
-// webhooks says which web hooks sessions may have as tools.
+// webhooks says which webhooks sessions may have as tools.
 type webhooks struct {
-	Prefixes   []string `config:"prefixes"`    // of their URLs; none: there are no web hooks
+	Prefixes   []string `config:"prefixes"`    // of their URLs; none: there are no webhooks
 	SecretFile string   `config:"secret_file"` // what calls are signed with
 }
 

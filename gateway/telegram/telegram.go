@@ -1,4 +1,4 @@
-// Package telegram implements gateway.Platform with Telegram's Bot API, by long polling or by a web hook.
+// Package telegram implements gateway.Platform with Telegram's Bot API, by long polling or by a webhook.
 package telegram
 
 import (
@@ -53,7 +53,7 @@ type Config struct {
 // errUnreadable means that an update cannot be decoded, and never will be.
 var errUnreadable = errors.New("the update cannot be decoded")
 
-// Platform is a bot account. It is safe for concurrent use. As an [http.Handler] it takes the updates of a web hook.
+// Platform is a bot account. It is safe for concurrent use. As an [http.Handler] it takes the updates of a webhook.
 type Platform struct {
 	Config
 	bot *bot.Bot
@@ -76,7 +76,7 @@ func New(c Config) (*Platform, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.WebhookURL != "" && c.WebhookSecret == "" {
-		return nil, errors.New("a web hook needs a secret, so that nobody else can send updates")
+		return nil, errors.New("a webhook needs a secret, so that nobody else can send updates")
 	}
 	b, err := bot.New(c.Token, bot.WithSkipGetMe(), bot.WithServerURL(c.URL), bot.WithHTTPClient(callTime, c.HTTP),
 		bot.WithErrorsHandler(func(error) {})) // these errors are also returned
@@ -206,7 +206,7 @@ func (p *Platform) receiveHook(ctx context.Context, take func(context.Context, g
 	return ctx.Err()
 }
 
-// ServeHTTP takes an update of the web hook. It answers 200 once the update is stored; otherwise Telegram sends it again.
+// ServeHTTP takes an update of the webhook. It answers 200 once the update is stored; otherwise Telegram sends it again.
 func (p *Platform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	given := sha256.Sum256([]byte(r.Header.Get("X-Telegram-Bot-Api-Secret-Token")))
 	wanted := sha256.Sum256([]byte(p.WebhookSecret))

@@ -57,7 +57,7 @@ func TestAnUnreadableUpdateIsSkipped(t *testing.T) {
 	}
 }
 
-// Requests to the web hook without the secret are rejected, before their bodies are decoded; with it, one that cannot be decoded
+// Requests to the webhook without the secret are rejected, before their bodies are decoded; with it, one that cannot be decoded
 // is confirmed.
 func TestG14TheWebHookWantsItsSecret(t *testing.T) {
 	p, err := telegram.New(telegram.Config{Token: "1:x", WebhookURL: "https://bot.example.org/", WebhookSecret: "s3cret"})
@@ -85,6 +85,6 @@ func TestG14TheWebHookWantsItsSecret(t *testing.T) {
 		}
 	}
 	if _, err := telegram.New(telegram.Config{Token: "1:x", WebhookURL: "https://bot.example.org/"}); err == nil {
-		t.Error("a web hook without a secret is accepted")
+		t.Error("a webhook without a secret is accepted")
 	}
 }

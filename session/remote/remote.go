@@ -1,5 +1,5 @@
 // Package remote defines what the providers of tools in other programs and on other machines share: the call of a tool,
-// its result and its failure. Web hooks ([talaria/session/webhook]) and MCP servers ([talaria/session/mcpclient]) are
+// its result and its failure. Webhooks ([talaria/session/webhook]) and MCP servers ([talaria/session/mcpclient]) are
 // such providers.
 package remote
 

@@ -27,7 +27,7 @@ type Operator struct {
 	MountRoots   []MountRoot
 	NoMounts     string // why sessions can mount nothing; "": they can
 	Packages     packages.Config
-	// CheckHook reports what is wrong with the URL of a web hook. If it is nil, no web hooks are called.
+	// CheckHook reports what is wrong with the URL of a webhook. If it is nil, no webhooks are called.
 	CheckHook func(url string) error
 	// MCPServers returns the names of the configured MCP servers. If it is nil, there are none.
 	MCPServers func() []string
@@ -53,7 +53,7 @@ type Settings struct {
 	OnIdle       api.OnIdle // "": as the operator says
 	Builtin      api.Raw    // the field builtin_tools, as it was given
 	BuiltinTools []string   // the names of the tools that it stands for
-	Tools        []api.Tool // web hooks
+	Tools        []api.Tool // webhooks
 	Servers      []string   // MCP servers whose tools cells may call
 }
 

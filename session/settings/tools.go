@@ -15,7 +15,7 @@ func (o *Operator) checkWebhooks(list []api.Tool) error {
 		return nil
 	}
 	if o.CheckHook == nil {
-		return api.Errorf(api.CodeForbidden, "tools: this server does not call web hooks; its operator can allow them with webhooks.prefixes")
+		return api.Errorf(api.CodeForbidden, "tools: this server does not call webhooks; its operator can allow them with webhooks.prefixes")
 	}
 	if err := toolspec.CheckList(list); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (o *Operator) checkWebhooks(list []api.Tool) error {
 		}
 		names[t.Name] = true
 		if t.URL == "" {
-			return api.Invalid("tools: %s has no url; the tools of a session are web hooks, and a client registers its own with the frame tools", t.Name)
+			return api.Invalid("tools: %s has no url; the tools of a session are webhooks, and a client registers its own with the frame tools", t.Name)
 		}
 		if err := o.CheckHook(t.URL); err != nil {
 			return api.Errorf(api.CodeForbidden, "tools: %s: %v", t.Name, err)

@@ -59,7 +59,7 @@ func New(t api.Tool) (*Tool, error) {
 // NewForClient validates a tool that a client carries out itself.
 func NewForClient(t api.Tool) (*Tool, error) {
 	if t.URL != "" {
-		return nil, fmt.Errorf("it has a url, and web hooks are given in the body of the request that creates the session")
+		return nil, fmt.Errorf("it has a url, and webhooks are given in the body of the request that creates the session")
 	}
 	return New(t)
 }
@@ -106,7 +106,7 @@ func CheckList(list []api.Tool) error {
 	return nil
 }
 
-// SameHooks reports whether two lists have the same web hooks in the same order.
+// SameHooks reports whether two lists have the same webhooks in the same order.
 func SameHooks(a, b []api.Tool) bool {
 	return slices.EqualFunc(a, b, func(x, y api.Tool) bool {
 		parameters := string(x.Parameters) == string(y.Parameters)

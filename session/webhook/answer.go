@@ -32,14 +32,14 @@ func read(ctx context.Context, resp *http.Response) (api.Raw, error) {
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
 		return nil, &busyError{status, retryAfter(resp.Header, time.Now())}
 	case status >= 300 && status < 400:
-		return nil, remote.Failuref(remote.CodeInvalidAnswer, "the web hook answered with a redirect (%s), which is not followed", resp.Status)
+		return nil, remote.Failuref(remote.CodeInvalidAnswer, "the webhook answered with a redirect (%s), which is not followed", resp.Status)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, remote.MaxResult+1))
 	if err != nil {
 		return nil, failed(ctx, err, true)
 	}
 	if len(body) > remote.MaxResult {
-		return nil, remote.Failuref(remote.CodeLimit, "the web hook's answer has more than %d bytes", remote.MaxResult)
+		return nil, remote.Failuref(remote.CodeLimit, "the webhook's answer has more than %d bytes", remote.MaxResult)
 	}
 	ok := resp.StatusCode >= 200 && resp.StatusCode < 300
 	if len(body) == 0 && ok {
@@ -51,12 +51,12 @@ func read(ctx context.Context, resp *http.Response) (api.Raw, error) {
 	case err == nil && a.Error != nil && a.Result == nil:
 		return nil, remote.ReportedFailure(a.Error.Code, a.Error.Message)
 	case !ok:
-		return nil, remote.Failuref(remote.CodeInvalidAnswer, "the web hook answered with %s", resp.Status)
+		return nil, remote.Failuref(remote.CodeInvalidAnswer, "the webhook answered with %s", resp.Status)
 	case err != nil:
 		return nil, remote.Failuref(remote.CodeInvalidAnswer,
-			`the web hook's answer is not {"result": …} or {"error": {"code": …, "message": …}}: %v`, err)
+			`the webhook's answer is not {"result": …} or {"error": {"code": …, "message": …}}: %v`, err)
 	case a.Error != nil || a.Result == nil:
-		return nil, remote.Failuref(remote.CodeInvalidAnswer, `the web hook's answer must have either "result" or "error"`)
+		return nil, remote.Failuref(remote.CodeInvalidAnswer, `the webhook's answer must have either "result" or "error"`)
 	}
 	return a.Result, nil
 }

@@ -37,7 +37,7 @@ type Config struct {
 	Secrets  []Secret // all sign each call; at least one
 }
 
-// Caller calls web hooks. It is safe for concurrent use.
+// Caller calls webhooks. It is safe for concurrent use.
 type Caller struct {
 	prefixes  []prefix
 	secrets   []Secret
@@ -48,7 +48,7 @@ type Caller struct {
 // New returns a caller. It connects to nothing yet.
 func New(cfg Config) (*Caller, error) {
 	if len(cfg.Prefixes) == 0 || len(cfg.Secrets) == 0 {
-		return nil, errors.New("web hooks need at least one URL prefix and a secret")
+		return nil, errors.New("webhooks need at least one URL prefix and a secret")
 	}
 	c := &Caller{secrets: cfg.Secrets}
 	for _, text := range cfg.Prefixes {
@@ -138,10 +138,10 @@ func (c *Caller) Call(ctx context.Context, at string, call remote.Call) (remote.
 		wait := max(busy.after, backoff)
 		if time.Now().Add(wait).After(deadline) {
 			return none, remote.Failuref(remote.CodeUnavailable,
-				"the web hook of %s is busy (%d) and asks to wait %v, which is past the call's deadline", call.Tool, busy.status, wait)
+				"the webhook of %s is busy (%d) and asks to wait %v, which is past the call's deadline", call.Tool, busy.status, wait)
 		}
 		if call.Progress != nil {
-			call.Progress(fmt.Sprintf("the web hook is busy (%d); trying again in %v", busy.status, wait))
+			call.Progress(fmt.Sprintf("the webhook is busy (%d); trying again in %v", busy.status, wait))
 		}
 		select {
 		case <-time.After(wait):
@@ -194,17 +194,17 @@ func failed(ctx context.Context, err error, connected bool) error {
 	switch {
 	case errors.Is(err, network.ErrNotPublic):
 		return remote.Failuref(remote.CodeRefusedAddress,
-			"the web hook's host has an address that is not part of the public network; the operator can allow it with a prefix that names the address")
+			"the webhook's host has an address that is not part of the public network; the operator can allow it with a prefix that names the address")
 	case connected:
-		return remote.Failuref(remote.CodeProviderGone, "the connection to the web hook broke before it answered: %v", err)
+		return remote.Failuref(remote.CodeProviderGone, "the connection to the webhook broke before it answered: %v", err)
 	}
-	return remote.Failuref(remote.CodeUnavailable, "the web hook cannot be reached: %v", err)
+	return remote.Failuref(remote.CodeUnavailable, "the webhook cannot be reached: %v", err)
 }
 
 // ended is the failure of a call whose context ended.
 func ended(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return remote.Failuref(remote.CodeTimeout, "the web hook did not answer before the call's deadline")
+		return remote.Failuref(remote.CodeTimeout, "the webhook did not answer before the call's deadline")
 	}
 	return remote.Failuref(remote.CodeCancelled, "the cell no longer waits for the call")
 }

@@ -19,7 +19,7 @@ import (
 
 var call = remote.Call{ID: "call-1", SessionID: "s", ExecutionID: "e", Tool: "weather", Arguments: api.Raw(`{"city":"Bern"}`)}
 
-// receiver is a web hook's server, and the number of requests that it got.
+// receiver is a webhook's server, and the number of requests that it got.
 type receiver struct {
 	*httptest.Server
 	requests atomic.Int64
