@@ -37,7 +37,7 @@ func TestATelegramBot(t *testing.T) {
 		}
 		b.telegram.Script("sendMessage", gatewaytest.Fault{Code: 400, Description: "Bad Request: something new"})
 		refused++
-		b.says(t, 1, 1, "/status", "Telegram rejected a message of the bot, which is missing here.")
+		b.says(t, 1, 1, "/status", "A message is missing here: Telegram rejected it.")
 		b.telegram.Script("sendMessage", gatewaytest.Fault{Code: 429, RetryAfter: 1})
 		refused++
 		if m := b.says(t, 1, 1, "/status", "network "); m.Mode != "HTML" {

@@ -373,7 +373,7 @@ func (c *chat) withoutFile(s *sending, why string) {
 
 // instead puts a notice in the place of a text that the platform rejects, so that its loss is visible.
 func (c *chat) instead(s *sending) {
-	notice := plain("%s rejected a message of the bot, which is missing here.", c.bot.title())
+	notice := plain("A message is missing here: %s rejected it.", c.bot.title())
 	notice.Cell, notice.Result, notice.Replaces = s.saying.Cell, s.saying.Result, s.saying.Replaces
 	notice.Notice = true
 	s.saying, s.plain = notice, false

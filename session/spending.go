@@ -41,7 +41,7 @@ func (b *spending) takeExecution() error {
 	case l.Executions != nil && l.Executions.Left == 0:
 		return exhausted("executions", "the session has used up its %d executions", l.Executions.Limit)
 	case l.CPUS != nil && l.CPUS.Left == 0:
-		return exhausted("cpu_s", "the session has used its %v s of CPU time", l.CPUS.Limit)
+		return exhausted("cpu_s", "the session has used up its %v s of CPU time", l.CPUS.Limit)
 	}
 	b.spent.Executions++
 	return nil

@@ -174,6 +174,5 @@ func pastLimit(hit *record.LimitHit, limits kernel.Limits) error {
 		return failed("the packages need more than %d MiB, the limit for a session's packages (packages.max_bytes in the "+
 			"server's configuration, or the session's disk_bytes); nothing was changed", limits.DiskBytes>>20)
 	}
-	return failed("the installer reached the session's %s (%d); nothing was changed: raise the limit, or choose packages that "+
-		"need no build", hit.Name, hit.Value)
+	return failed("the installer reached a limit: %v; nothing was changed: raise the limit, or choose packages that need no build", hit)
 }
