@@ -318,8 +318,8 @@ func TestATelegramBotAsksForApprovals(t *testing.T) {
 	}
 	outcome(m, "Denied (by User 9 on Telegram).")
 	m = ask("print('approved', 3)")
-	b.telegram.Press(m, 1, "Allow in this session")
-	outcome(m, "Allowed in this session")
+	b.telegram.Press(m, 1, "Allow for this session")
+	outcome(m, "Allowed for this session")
 	last := b.last(-5)
 	b.telegram.Say(-5, 2, "/py@talaria_bot print('not asked')")
 	b.awaits(t, -5, last, "a cell without a question", func(m gatewaytest.Message) bool { return strings.Contains(m.Text, "not asked") })

@@ -206,9 +206,9 @@ func TestASlackBot(t *testing.T) {
 		m := place.awaits(t, after, "the question", func(m gatewaytest.SlackMessage) bool { return strings.Contains(m.Text, "Approval needed") })
 		place.press(t, m, "U2", "Allow once")
 		place.press(t, m, "U3", "Allow once")
-		place.press(t, m, "U1", "Allow in this session")
+		place.press(t, m, "U1", "Allow for this session")
 		place.awaits(t, after, "the cell", func(m gatewaytest.SlackMessage) bool { return strings.Contains(m.Text, "approved 1") })
-		if m := place.becomes(t, m, "Allowed in this session (by name-of-U1 on Slack)."); len(m.Blocks) > 0 {
+		if m := place.becomes(t, m, "Allowed for this session (by name-of-U1 on Slack)."); len(m.Blocks) > 0 {
 			t.Errorf("%q still has buttons", m.Text)
 		}
 		place.press(t, m, "U1", "Deny")
@@ -278,7 +278,7 @@ func TestASlackBot(t *testing.T) {
 		direct := c.in("D1", "")
 		direct.thread = direct.say(t, "import time\nfor i in range(6000): print('turn', i, '<!here>', flush=True); time.sleep(.1)")
 		m := direct.awaits(t, direct.thread, "the question", func(m gatewaytest.SlackMessage) bool { return strings.Contains(m.Text, "Approval needed") })
-		direct.press(t, m, "U1", "Allow in this session")
+		direct.press(t, m, "U1", "Allow for this session")
 		m = direct.awaits(t, direct.thread, "a stream", func(m gatewaytest.SlackMessage) bool { return m.Streams && len(m.Streamed) > 2 })
 		if m.Thread != direct.thread || !strings.HasPrefix(m.Text, "```\nturn 0 <\u200b!here>\nturn 1 <\u200b!here>\n") || m.Text != strings.Join(m.Streamed, "") {
 			t.Errorf("in %s: %q", m.Thread, m.Text)

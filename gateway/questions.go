@@ -53,7 +53,7 @@ func (c *chat) askApproval(ctx context.Context, e api.Event, a api.ApprovalReque
 	for _, d := range []struct {
 		label    string
 		decision api.ApprovalDecision
-	}{{"Allow once", api.DecisionOnce}, {"Allow in this session", api.DecisionSession}, {"Deny", api.DecisionDeny}} {
+	}{{"Allow once", api.DecisionOnce}, {"Allow for this session", api.DecisionSession}, {"Deny", api.DecisionDeny}} {
 		s.Buttons = append(s.Buttons, Button{Label: d.label, Data: "a:" + string(d.decision) + ":" + a.ApprovalID})
 	}
 	return c.do(ctx, func(tx *chats.Tx) error { return c.say(tx, "approval:"+a.ApprovalID, s) })
@@ -62,7 +62,7 @@ func (c *chat) askApproval(ctx context.Context, e api.Event, a api.ApprovalReque
 // tellApproval replaces the buttons by what was decided.
 func (c *chat) tellApproval(ctx context.Context, a api.ApprovalResolved) error {
 	words := map[api.ApprovalDecision]string{
-		api.DecisionOnce: "Allowed once", api.DecisionSession: "Allowed in this session", api.DecisionDeny: "Denied",
+		api.DecisionOnce: "Allowed once", api.DecisionSession: "Allowed for this session", api.DecisionDeny: "Denied",
 		api.DecisionExpired: "Denied, because nobody answered in time", api.DecisionCancelled: "No longer needed",
 	}[a.Decision]
 	if a.Reason != "" {
