@@ -97,12 +97,12 @@ finally:
         self.packages.changed = [{"name": "told", "version": "2.0"}, {"name": "silent-thing", "version": "2"}]
         self.assertEqual(
             self.cell("%pip install -U told silent-thing").stdout.splitlines(),
-            ["told 1.0 is loaded, and 2.0 is installed: reset the session to use it",
-             "another version of silent-thing is loaded, and 2 is installed: reset the session to use it"],
+            ["told 1.0 is still loaded; reset the session to use 2.0",
+             "another version of silent-thing is still loaded; reset the session to use 2"],
         )  # fmt: skip
         self.packages.files, self.packages.changed = {}, [{"name": "told", "version": ""}]
         self.assertEqual(self.cell("%pip uninstall -y told").stdout,
-                         "told is uninstalled, and stays loaded until the session is reset\n")
+                         "told is uninstalled, but stays loaded until the session is reset\n")
 
     def test_follows_what_packages_add_to_the_path(self) -> None:
         self.packages.files = {

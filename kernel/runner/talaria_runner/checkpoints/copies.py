@@ -90,7 +90,8 @@ def take(
     strangers = losses.foreign_threads()
     if strangers:
         kill(made, _KILL)
-        reason = f"{strangers} threads of libraries are running{_suspects()}, which a copy would wait for forever"
+        running = "a library thread is" if strangers == 1 else f"{strangers} library threads are"
+        reason = f"{running} running{_suspects()}, which a copy would wait for forever"
         return Made(0, reason, lost)
     return Made(made, "", lost)
 

@@ -82,7 +82,7 @@ def _conflict(name: str, version: str, before: set[str]) -> str:
         if type(names.get("__file__")) is not str:
             continue  # not loaded, or a folder shared by several packages
         if not version:
-            return f"{name} is uninstalled, and stays loaded until the session is reset"
+            return f"{name} is uninstalled, but stays loaded until the session is reset"
         old = names.get("__version__")
         old = old if type(old) is str and len(old) < 100 else ""
         if old == version:
@@ -90,7 +90,7 @@ def _conflict(name: str, version: str, before: set[str]) -> str:
         what = f"{name} {old}" if old else f"another version of {name}"
         if top in _of_kernel:
             return f"{what} is part of this kernel, which continues to use it; {version} is for other processes"
-        return f"{what} is loaded, and {version} is installed: reset the session to use it"
+        return f"{what} is still loaded; reset the session to use {version}"
     return ""
 
 

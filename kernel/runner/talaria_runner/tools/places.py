@@ -34,7 +34,7 @@ def resolve(path: str) -> tuple[str, str]:
             target = os.path.realpath(os.path.join(workspace(), path))
             if _beneath(target, root):
                 return root, os.path.relpath(target, root)
-            raise ToolError(f"a link in {path} leads to a place outside of {given}", "outside")
+            raise ToolError(f"a link in {path} leads outside of {given}", "outside")
     there = ", ".join(("the workspace", *_mounts))
     raise ToolError(f"{path} is outside of the directories that tools may use: {there}", "outside")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def line_run(shell: Shell, line: str) -> None:
     """%run FILE [ARGUMENT…]: runs a Python file or notebook as a program and takes over its variables. -i lets it see
-    those of the cells, -n gives it a __name__ other than __main__, -e ignores sys.exit, -t says how long it took,
+    the cells' variables, -n gives it a __name__ other than __main__, -e ignores sys.exit, -t says how long it took,
     -m takes the name of a module."""
     options, rest = parse("run", line, "nietm:G")
     file, text = (options["m"], rest) if "m" in options else first_word(rest)

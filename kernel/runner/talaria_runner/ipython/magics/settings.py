@@ -129,7 +129,7 @@ def line_unload_ext(shell: Shell, line: str) -> None:
 
 
 def line_autoreload(shell: Shell, line: str) -> None:
-    """Modules that were changed are imported again. It is an extension: %load_ext autoreload, then %autoreload 2."""
+    """Imports changed modules again. It is an extension: %load_ext autoreload, then %autoreload 2."""
     raise UsageError("%autoreload is an extension: run %load_ext autoreload first")
 
 

@@ -160,7 +160,7 @@ def _repeat(count: int) -> object:
 
 @as_it_is
 def line_prun(shell: Shell, line: str) -> object:
-    """%prun [-s KEY] [-l LINES] [-q] [-r] [-D FILE] [-T FILE] STATEMENT: says which functions took the time."""
+    """%prun [-s KEY] [-l LINES] [-q] [-r] [-D FILE] [-T FILE] STATEMENT: shows how long each function took."""
     options, code = parse("prun", line, "D:l:rs:T:q")
     if not code:
         raise UsageError("%prun needs a statement")

@@ -17,7 +17,7 @@ _LONGEST = 60  # characters of a value in %whos
 
 
 def line_who_ls(shell: Shell, line: str) -> list[str]:
-    """Returns the names of all variables, or of those of the types named."""
+    """Returns the names of all variables, or of those of the given types."""
     wanted = line.split()
     hidden = shell.user_ns_hidden
     names = [name for name, value in list(shell.user_ns.items())
@@ -27,7 +27,7 @@ def line_who_ls(shell: Shell, line: str) -> list[str]:
 
 
 def line_who(shell: Shell, line: str) -> None:
-    """Prints the names of all variables, or of those of the types named."""
+    """Prints the names of all variables, or of those of the given types."""
     names = line_who_ls(shell, line)
     if not names:
         print("No variables match your requested type." if line.strip() else "Interactive namespace is empty.")
@@ -42,7 +42,7 @@ def line_who(shell: Shell, line: str) -> None:
 
 
 def line_whos(shell: Shell, line: str) -> None:
-    """Prints the names, types and values of all variables, or of those of the types named."""
+    """Prints the names, types and values of all variables, or of those of the given types."""
     names = line_who_ls(shell, line)
     if not names:
         line_who(shell, line)
@@ -78,7 +78,7 @@ def line_reset(shell: Shell, line: str) -> None:
 
 
 def line_xdel(shell: Shell, line: str) -> None:
-    """%xdel NAME: deletes a variable, and everything else that the kernel keeps of its value."""
+    """%xdel NAME: deletes a variable, and the results of all cells, which may refer to its value."""
     name = line.strip()
     if name not in shell.user_ns:
         raise UsageError(f"there is no variable {name!r}")
