@@ -123,7 +123,7 @@ SECTIONS: dict[str, list[Row]] = {
         gone("ctypes pointer", "import ctypes\nV = ctypes.pointer(ctypes.c_int(5))",
              "ValueError: ctypes objects containing pointers cannot be pickled",
              'V.contents.value == 5'),
-        Row("lock that nobody holds", "import threading\nV = threading.Lock()", "V.acquire(False) and not V.acquire(False)", damage="V.acquire()"),
+        Row("lock that is not held", "import threading\nV = threading.Lock()", "V.acquire(False) and not V.acquire(False)", damage="V.acquire()"),
         Row("RLock, Event, Condition", "import threading\nV = (threading.RLock(), threading.Event(), threading.Condition())\nV[1].set()",
             "V[0].acquire(False) and V[1].is_set()"),
         Row("logger", "import logging\nV = logging.getLogger('saved')", "V is logging.getLogger('saved')"),
@@ -190,7 +190,7 @@ SECTIONS: dict[str, list[Row]] = {
             "V_o[V(1)] == 'one'"),
         Row("enum", "import enum\nclass V(enum.Enum):\n    RED = 1; BLUE = 2; AZURE = 2\n    def hot(self): return self is V.RED\nV_o = V.RED",
             "V_o is V.RED and list(V) == [V.RED, V.BLUE] and V.AZURE is V.BLUE and V(2) is V.BLUE and V_o.hot()"),
-        Row("flag, IntEnum, enum of text", "import enum\nclass V(enum.Flag): A = 1; B = 2\nclass V_I(enum.IntEnum): ONE = 1\n"
+        Row("Flag, IntEnum, string enum", "import enum\nclass V(enum.Flag): A = 1; B = 2\nclass V_I(enum.IntEnum): ONE = 1\n"
             "class V_S(str, enum.Enum): A = 'a'\nV_o = (V.A | V.B, V_I.ONE, V_S.A)", "V_o == (V.A | V.B, 1, 'a') and V_o[1] is V_I.ONE"),
         Row("enum whose members have attributes", "import enum\nclass V(enum.Enum):\n    EARTH = (5.9, 6.3)\n    def __init__(self, mass, radius): self.mass = mass",
             "V.EARTH.mass == 5.9 and V((5.9, 6.3)) is V.EARTH"),
@@ -322,7 +322,7 @@ SECTIONS: dict[str, list[Row]] = {
             "V.dtype.names == ('a', 'b') and (V.__setitem__('b', 7) or V_v[0]) == 7", needs="numpy"),
         Row("object array, and a view of it", "V_l = [1]; V = np.array([V_l, 'x', None], dtype=object); V_v = V[1:]",
             "V[0] is V_l and (V.__setitem__(1, 'y') or V_v[0]) == 'y'", needs="numpy"),
-        Row("array of dates, of text, and without items", "V = [np.array(['2024-01-02'], 'M8[D]'), np.array(['a', 'bc']), np.zeros((0, 3)), np.array(5)]",
+        Row("arrays of dates and of strings, empty array, zero-dimensional array", "V = [np.array(['2024-01-02'], 'M8[D]'), np.array(['a', 'bc']), np.zeros((0, 3)), np.array(5)]",
             "str(V[0][0]) == '2024-01-02' and V[1][1] == 'bc' and V[2].shape == (0, 3) and V[3] == 5", needs="numpy"),
         Row("numpy scalar, dtype", "V = [np.float32(1.5), np.dtype('i4')]", "type(V[0]) is np.float32 and V[1] == np.int32", needs="numpy"),
         Row("masked array, matrix", "V = [np.ma.array([1, 2], mask=[0, 1]), np.matrix([[1]])]", "V[0].sum() == 1 and type(V[1]) is np.matrix", needs="numpy"),
