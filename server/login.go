@@ -19,7 +19,7 @@ var confirmation = template.Must(template.New("confirmation").Parse(`<!doctype h
 <meta name="viewport" content="width=device-width">
 <title>Sign in to Talaria</title>
 <h1>Sign in as {{.Owner}}?</h1>
-<p>Another site sent you here with a token of this owner. Everything you do then belongs to {{.Owner}}.
+<p>Another site sent you here with a token for this owner. Whatever you do next belongs to {{.Owner}}.
 Continue only if you trust the link.</p>
 <form method="post" action="{{.Action}}">
 <input type="hidden" name="token" value="{{.Token}}">

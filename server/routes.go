@@ -146,7 +146,7 @@ func (s *Server) routes() []route {
 			id: "wake", summary: "Start the kernel again, with the saved variables",
 			answers: answers{200: jsonOf[api.WakeReply]()}}).needs(api.RightRun),
 		post(one+"/fork", with(s.postFork), doc{
-			id: "fork", summary: "Fork the session: make sessions with its variables and files", body: optional(jsonOf[api.ForkRequest]()),
+			id: "fork", summary: "Fork the session: create sessions with its variables and files", body: optional(jsonOf[api.ForkRequest]()),
 			answers: answers{201: jsonOf[api.ForkReply]()}}),
 		get(one+"/executions", with(s.listExecutions), doc{
 			id: "listExecutions", summary: "Executions in full, newest first", query: "limit cursor",

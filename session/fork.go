@@ -59,7 +59,7 @@ func (s *Session) Fork(ctx context.Context, req api.ForkRequest) (reply api.Fork
 			var problem *api.Error
 			if !errors.As(err, &problem) {
 				s.log.Error("fork a session", "error", err)
-				problem = api.Errorf(api.CodeInternal, "the fork could not be made; the cause is in the server's log")
+				problem = api.Errorf(api.CodeInternal, "the fork could not be created; the cause is in the server's log")
 			}
 			reply.Items = append(reply.Items, api.Fork{Problem: problem})
 			continue

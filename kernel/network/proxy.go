@@ -104,7 +104,7 @@ func (n *Network) serveHTTP(conn net.Conn) error {
 	number, err := strconv.ParseUint(port, 10, 16)
 	to, ok := hostTarget(host, uint16(number))
 	if err != nil || !ok || plain && request.URL.Scheme != "http" {
-		return refuse(http.StatusBadRequest, "this proxy takes CONNECT host:port and http:// addresses")
+		return refuse(http.StatusBadRequest, "this proxy accepts CONNECT host:port and http:// addresses")
 	}
 	c, err := n.admit(n.ctx, to)
 	if errors.Is(err, errForbidden) {

@@ -48,7 +48,7 @@ func segmentHead(base uint64, given string) []byte {
 }
 
 // errSegmentHead reports that a segment has no complete head, as after a crash while it was being made.
-var errSegmentHead = errors.New("the head of the file is not whole")
+var errSegmentHead = errors.New("the head of the file is incomplete")
 
 // cutHead cuts the head off a segment's content.
 func cutHead(b []byte) (head record.Raw, rest []byte, err error) {

@@ -61,15 +61,15 @@ func (h *Handler) forkSession(_ context.Context, q *request, _ *sdk.CallToolRequ
 
 // forked says what a fork has made.
 func forked(r forkResult) string {
-	text := fmt.Sprintf("Made %d sessions with the same variables and files: %s. Pass one of these ids as session_id.", len(r.Forks), strings.Join(r.Forks, ", "))
+	text := fmt.Sprintf("Created %d sessions with the same variables and files: %s. Pass one of these ids as session_id.", len(r.Forks), strings.Join(r.Forks, ", "))
 	if len(r.Forks) == 1 {
-		text = fmt.Sprintf("Made session %s with the same variables and files; pass its id as session_id.", r.Forks[0])
+		text = fmt.Sprintf("Created session %s with the same variables and files; pass its id as session_id.", r.Forks[0])
 	}
 	if len(r.NotRestored) > 0 {
 		text += " Not in it: " + strings.Join(r.NotRestored, "; ") + "."
 	}
 	if r.Failed > 0 {
-		text += fmt.Sprintf(" %d more could not be made: %s", r.Failed, r.Reason)
+		text += fmt.Sprintf(" %d more could not be created: %s", r.Failed, r.Reason)
 	}
 	return text
 }

@@ -43,7 +43,7 @@ func (h *Handler) addTools(server *sdk.Server) {
 		"Go back to a checkpoint: restores variables and files without running everything again. The result says how to undo it.",
 		destroys, h.rollback)
 	add(h, server, "fork_session", "Fork the session",
-		"Make sessions with the variables and files that this session has now, to try different approaches from the same state. This session stays unchanged.",
+		"Create sessions with the variables and files that this session has now, to try different approaches from the same state. This session stays unchanged.",
 		writes, h.forkSession)
 	add(h, server, "create_session", "Create a session",
 		"Create another session, with its own working directory and variables. You already have a session of your own.", writes, h.createSession)
