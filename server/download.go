@@ -107,7 +107,7 @@ func (w *downloadWriter) WriteHeader(status int) {
 		w.call.Writer.WriteHeaderNow()
 		return
 	case status == http.StatusPreconditionFailed:
-		problem = api.Errorf(api.CodePreconditionFailed, "the file has changed")
+		problem = api.Errorf(api.CodePreconditionFailed, "the file has changed since you read it; read it again")
 	case status == http.StatusRequestedRangeNotSatisfiable:
 		problem = api.Errorf(api.CodeRangeInvalid, "the file has no such range")
 	default:

@@ -459,7 +459,7 @@ func (a *Approvals) List(ctx context.Context, state string, q api.PageQuery) (ap
 		}
 		return api.Page[api.Approval]{Items: items}, err
 	}
-	return api.Page[api.Approval]{}, api.Invalid("state must be %q, or absent for all", "pending")
+	return api.Page[api.Approval]{}, api.Invalid("state must be %q; leave it out for all", "pending")
 }
 
 func approvalOf(row store.Approval) api.Approval {

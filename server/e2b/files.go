@@ -85,7 +85,7 @@ func (h *Handler) getFile(q *request) error {
 		return err
 	}
 	if name == "" {
-		return api.Errorf(api.CodeInvalidRequest, "path %q is a folder", home)
+		return api.Errorf(api.CodeInvalidRequest, "path %q is a folder; name a file in it", home)
 	}
 	file, entry, err := s.Files().Open(q.Context(), name)
 	if err != nil {
