@@ -310,7 +310,7 @@ class Programs:
             return SystemExit(f"{match[1]}: there is no such version for {PYTHON}; available: {few}; {UNCHANGED}")
         why = self.errors[-1] if self.errors else f"the installer ended with status {status}"
         if why == "Exception:":
-            why = f"the environment's pip has failed: {lines[-1].strip()}"
+            why = f"the environment's pip failed: {lines[-1].strip()}"
         return SystemExit(f"{why}; {UNCHANGED}")
 
 
@@ -543,7 +543,7 @@ def remove(order: dict) -> None:
     for name in sorted(gone):
         needing = sorted(other for other, one in left.items() if name in needs(one))
         if needing and environment_has(name) is None:
-            print(f"WARNING: {', '.join(needing)} needs {name}.")
+            print(f"WARNING: {', '.join(needing)} {'needs' if len(needing) == 1 else 'need'} {name}.")
 
 
 def needs(one: importlib.metadata.Distribution) -> set[str]:
