@@ -84,7 +84,7 @@ describe("a checkpoint", () => {
     await dialog().getByRole("radio", { name: "Variables and files" }).check();
     await dialog().getByRole("button", { name: "Go back" }).click();
 
-    await notice().getByText("Went back: variables and files are at “two rows”.").waitFor();
+    await notice().getByText("Went back: variables and files are as they were at “two rows”.").waitFor();
     await dialog().waitFor({ state: "detached" });
     expect(await undone()).toEqual(["c-2", "c-3"]);
     expect(await tab.cell("c-2").locator(".margin").innerText()).toContain("undone");
@@ -102,7 +102,7 @@ describe("a checkpoint", () => {
     await drawer().getByRole("button", { name: "Go back… to the state before going back" }).click();
     await dialog().getByRole("heading", { name: "Undo going back?" }).waitFor();
     await dialog().getByRole("button", { name: "Go back" }).click();
-    await notice().getByText("Went back: variables and files are as before going back.").waitFor();
+    await notice().getByText("Went back: variables and files are as they were before going back.").waitFor();
     expect(await undone()).toEqual(["c-3"]);
     await notice().getByRole("button", { name: "Undo" }).click();
     await page.waitForSelector(".cell.undone[data-id=c-2]");
@@ -129,7 +129,7 @@ describe("a checkpoint", () => {
     await tab.cell("c-1").getByRole("button", { name: "Go back to here, after cell 1" }).click();
     await dialog().getByRole("heading", { name: "Go back to the state after run 1?" }).waitFor();
     await dialog().getByRole("button", { name: "Go back" }).click();
-    await notice().getByText("Went back: variables and files are as after run 1.").waitFor();
+    await notice().getByText("Went back: variables and files are as they were after run 1.").waitFor();
     expect(await undone()).toEqual(["c-2", "c-3"]);
     await again("c-3", "[1, 2] False first");
   });
@@ -150,7 +150,7 @@ describe("a checkpoint", () => {
     expect(await faults(page)).toEqual([]);
     await picture(page, "checkpoint-files-dark");
     await dialog().getByRole("button", { name: "Go back" }).click();
-    await notice().getByText("Went back: the files are at “files”.").waitFor();
+    await notice().getByText("Went back: the files are as they were at “files”.").waitFor();
     expect(await undone()).toEqual([]);
     await again("c-3", "[1, 2, 3] True first");
 
@@ -185,7 +185,7 @@ describe("a checkpoint", () => {
     expect(await faults(page)).toEqual([]);
     await picture(page, "checkpoint-saved");
     await dialog().getByRole("button", { name: "Go back" }).click();
-    await notice().getByText(/^Went back: variables and files are at “disk”. Not restored: lazy \(/).waitFor();
+    await notice().getByText(/^Went back: variables and files are as they were at “disk”. Not restored: lazy \(/).waitFor();
     await again("c-3", "[1, 2] False \"mine\"");
     await page.getByRole("button", { name: "Checkpoints" }).click();
     await drawer().getByText("After run 1, saved variables and files").waitFor();
@@ -228,7 +228,7 @@ test("who may only read sees marks and what is undone, and can do nothing", asyn
   await page.goto(new URL(url, server.url).href);
   await page.waitForSelector(".cell[data-id=c-1] span.point.live");
   await server.call("POST", `/v1/sessions/${id}/rollback`, { checkpoint_id: point.id });
-  await notice().getByText("Went back: variables and files are at “two rows”.").waitFor();
+  await notice().getByText("Went back: variables and files are as they were at “two rows”.").waitFor();
   expect(await undone()).toEqual(["c-2"]);
   expect(await notice().getByRole("button").count()).toBe(0);
   expect(await page.getByRole("button", { name: /checkpoint|go back/i }).count()).toBe(0);

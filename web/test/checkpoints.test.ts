@@ -139,7 +139,7 @@ describe("words", () => {
     expect(pointDetails(point("q"), log)).toBe("Variables and files");
     expect(pointDetails({ ...point("u"), level: "files" }, log)).toBe("After run 2, files only");
     expect(cellPointWords(point("p"), 2, "a", log)).toMatch(/^Checkpoint “before”, variables and files, .*\(and 1 other here\)$/);
-    expect(cellPointWords(point("p"), 1, "z", log)).toMatch(/, after run 1, an earlier one$/);
+    expect(cellPointWords(point("p"), 1, "z", log)).toMatch(/, after run 1 \(an earlier run\)$/);
   });
 
   test("say what going back does, and what it did", () => {
@@ -151,9 +151,9 @@ describe("words", () => {
     expect(amountWords([1], "file", false)).toBe("1 file");
     expect(amountWords([1, 2], "file", true)).toBe("2 files or more");
     expect(partsOf("files")).toEqual(["files"]);
-    expect(backWords(point("p"), "all", [], log)).toBe("Went back: variables and files are at “before”.");
-    expect(backWords(point("q"), "files", [{ name: "t", reason: "a thread" }], log)).toBe("Went back: the files are as after run 1. Not restored: t (a thread).");
-    expect(backWords(point("u"), "variables", [], log)).toBe("Went back: the variables are as before going back.");
+    expect(backWords(point("p"), "all", [], log)).toBe("Went back: variables and files are as they were at “before”.");
+    expect(backWords(point("q"), "files", [{ name: "t", reason: "a thread" }], log)).toBe("Went back: the files are as they were after run 1. Not restored: t (a thread).");
+    expect(backWords(point("u"), "variables", [], log)).toBe("Went back: the variables are as they were before going back.");
     expect(lossWords([1, 2, 3, 4, 5].map((n) => ({ name: `n${n}`, reason: "r" })))).toBe("n1 (r), n2 (r), n3 (r) and 2 more");
   });
 });

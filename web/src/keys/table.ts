@@ -63,7 +63,7 @@ const table = [
   { id: "first", title: "Select the first cell", group: "Move", keys: [command("g g"), command("Mod-Home")] },
   { id: "last", title: "Select the last cell", group: "Move", keys: [command("Shift-g"), command("Mod-End")] },
   { id: "running", title: "Go to the running cell", group: "Move", keys: [command("g r")] },
-  { id: "approval", title: "Go to the question that needs approval", group: "Move", keys: [command("g a")], needs: "write", also: "allow deny answer" },
+  { id: "approval", title: "Go to the approval request", group: "Move", keys: [command("g a")], needs: "write", also: "allow deny answer" },
   { id: "find", title: "Find in the cell", group: "Move", keys: [edit("Mod-f")], also: "search replace" },
 
   { id: "palette", title: "All commands", group: "Notebook", keys: [any("Mod-k")] },
@@ -92,7 +92,7 @@ const table = [
   { id: "toggle-numbers", title: "Line numbers, on or off", group: "View", keys: [command("Shift-l")] },
   { id: "toggle-density", title: "Comfortable or compact spacing", group: "View", also: "density" },
   { id: "toggle-theme", title: "Light or dark", group: "View", also: "theme colours colors mode" },
-  { id: "theme-system", title: "Light or dark, as the system", group: "View", also: "theme colours colors mode" },
+  { id: "theme-system", title: "Light or dark, like the system", group: "View", also: "theme colours colors mode" },
 ] as const satisfies readonly Row[];
 
 export type ActionID = (typeof table)[number]["id"];

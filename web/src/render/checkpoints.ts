@@ -42,14 +42,14 @@ export function lossWords(losses: readonly { name: string; reason: string }[], m
 // backWords says that the session went back.
 export function backWords(point: Named | undefined, what: RollbackPart, losses: readonly { name: string; reason: string }[], log: LogState): string {
   const parts = what === "all" ? "variables and files are" : what === "files" ? "the files are" : "the variables are";
-  const to = !point ? "at a checkpoint" : point.undo ? "as before going back" : point.name ? `at ${pointPhrase(point, log)}` : `as ${words(point, log)}`;
-  return `Went back: ${parts} ${to}.${losses.length ? ` Not restored: ${lossWords(losses)}.` : ""}`;
+  const when = !point ? "at a checkpoint" : point.name && !point.undo ? `at ${pointPhrase(point, log)}` : words(point, log);
+  return `Went back: ${parts} as they were ${when}.${losses.length ? ` Not restored: ${lossWords(losses)}.` : ""}`;
 }
 
 // cellPointWords describes the checkpoints at a cell: the first of them, and how many there are. last is the cell's last run.
 export function cellPointWords(point: Point, amount: number, last: string | undefined, log: LogState): string {
   const when = new Date(point.created_at).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
   const what = `Checkpoint${point.name ? ` “${point.name}”` : point.undo ? " before going back" : ""}, ${levelWords(point.level)}, ${when}`;
-  const run = point.execution_id === last ? "" : `, ${placeWords(point, log)}, an earlier one`;
+  const run = point.execution_id === last ? "" : `, ${placeWords(point, log)} (an earlier run)`;
   return `${what}${run}${amount > 1 ? ` (and ${plural(amount - 1, "other", "others")} here)` : ""}`;
 }

@@ -34,11 +34,11 @@ export function whyWords(reason: string | undefined, exitCode?: number): string 
     case "server_crash": return "the server crashed";
     case "host_crash": return "the kernel host or the machine crashed";
     case "start_failed": return "its sandbox could not be started";
-    case "beside_ended": return "the kernel ended in whose sandbox it ran";
+    case "beside_ended": return "the kernel whose sandbox it shared ended";
     case "control_closed":
     case "sandbox_lost": return "the cell broke its own sandbox";
     case "records_lost": return "the server could not read what it reported";
-    case "not_executing": return "it accepted no more cells";
+    case "not_executing": return "it stopped accepting cells";
     case "copy_did_not_wake": return "going back to a checkpoint took too long";
     case "loading_variables": return "loading the saved variables took too long";
     case "restart": return "the server restarted";
