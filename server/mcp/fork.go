@@ -11,7 +11,7 @@ import (
 )
 
 type forkInput struct {
-	Count        int64  `json:"count,omitzero" jsonschema:"How many sessions to make (default 1, at most 64)."`
+	Count        int64  `json:"count,omitzero" jsonschema:"How many sessions to create (default 1, at most 64)."`
 	Name         string `json:"name,omitzero" jsonschema:"A name for people; omit it for that of the session."`
 	CheckpointID string `json:"checkpoint_id,omitzero" jsonschema:"A checkpoint to start from; omit it for the current state."`
 	SessionID    string `json:"session_id,omitzero" jsonschema:"Omit it for your own session."`
