@@ -81,11 +81,11 @@ class Comm:
         self.kernel.comm_manager.send("msg", self, data, metadata, buffers)
 
     def on_msg(self, callback: Callable[[Message], object] | None) -> None:
-        """Has callback called with each message from the front end."""
+        """Registers a callback for each message from the front end."""
         self._on_msg = callback
 
     def on_close(self, callback: Callable[[Message], object] | None) -> None:
-        """Has callback called when the front end closes the channel."""
+        """Registers a callback for when the front end closes the channel."""
         self._on_close = callback
 
     def handle_msg(self, msg: Message) -> None:
@@ -113,7 +113,7 @@ class CommManager:
         return kernels[0]
 
     def register_target(self, target_name: str, f: Callable[[Comm, Message], object] | str) -> None:
-        """Has f called with each channel that a front end opens for that target, and with the message that opens it."""
+        """Registers a function for a target. It is called with each channel that a front end opens, and with the opening message."""
         if isinstance(f, str):
             module, _, name = f.rpartition(".")
             f = getattr(__import__(module, fromlist=[name]), name)

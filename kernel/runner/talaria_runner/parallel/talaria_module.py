@@ -72,14 +72,14 @@ def _map(maps: Maps) -> Callable[..., object]:
         fn: Callable[[object], object], items: Iterable[object], *, concurrency: int | None = None, timeout_s: float | None = None,
         on_error: str = "stop", as_completed: bool = False,
     ) -> list[object] | Iterator[tuple[int, object]]:  # fmt: skip
-        """Calls fn with each of the items, each in a copy of this interpreter, and returns the results in the order of the items.
+        """Calls fn with each item, each in a copy of this interpreter, and returns the results in the order of the items.
 
-        A copy has all variables as they are now; its changes to them are gone when its item has ended. Results are
+        A copy has all variables as they are now; its changes to them are discarded when its item ends. Results are
         pickled. Files that belong to an item go into talaria.item_dir.
 
         concurrency is how many copies run at a time, by default as many as the session has CPUs. timeout_s ends an item that
-        takes longer. The first item that fails ends the others and raises MapError; with on_error="continue", each one that
-        fails has its MapError in the list. With as_completed, an iterator gives (index, result) as the items end."""
+        takes longer. The first item that fails ends the others and raises MapError; with on_error="continue", the list has the
+        MapError of each item that fails. With as_completed, it returns an iterator of (index, result) as the items end."""
         return maps.map(fn, items, concurrency, timeout_s, on_error, as_completed)
 
     map.__module__ = NAME

@@ -85,7 +85,7 @@ class Names:
         """Makes the function of that name."""
 
         def search_tools(query: str = "", detail: str = "summary") -> list[object]:
-            """Finds tools by the words of a query. detail is "name", "summary" or "schema", for what is told of each."""
+            """Finds tools by the words of a query. detail says how much to return of each: "name", "summary" or "schema"."""
             if detail not in ("name", "summary", "schema"):
                 raise ValueError('detail must be "name", "summary" or "schema"')
             words = query.lower().split()
