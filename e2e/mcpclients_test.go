@@ -156,7 +156,7 @@ func TestMCPGoesBackToACheckpoint(t *testing.T) {
 	call.called(t, "execute_code", map[string]any{"code": "x = 2; _ = open('a', 'w').write('two')"})
 	back, text := used("rollback", map[string]any{"checkpoint_id": point["checkpoint_id"]})
 	undo, _ := back["undo"].(string)
-	if got := state(); got != "1 one" || back["files"] != 1.0 || !strings.Contains(text, "Not restored: t: ") || !strings.Contains(text, undo) {
+	if got := state(); got != "1 one" || back["files"] != 1.0 || !strings.Contains(text, "Not restored: t: ") || !strings.Contains(text, "(1 file changed)") || !strings.Contains(text, undo) {
 		t.Errorf("after going back there is %s, %v: %s", got, back, text)
 	}
 	if list, text := used("list_checkpoints", nil); len(list["checkpoints"].([]any)) != 2 || !strings.Contains(text, "the state before a rollback") {

@@ -2,6 +2,9 @@ package server
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/gorilla/websocket"
 
@@ -94,7 +97,8 @@ func parseOrder(f frame) (o socketCommand) {
 		return o
 	}
 	if o.frameKind, ok = frameKinds[o.kind]; !ok {
-		o.wrong = api.Errorf(api.CodeInvalidRequest, "unknown frame type %.80q", o.kind)
+		o.wrong = api.Errorf(api.CodeInvalidRequest, "unknown frame type %.80q; the types are %s", o.kind,
+			strings.Join(slices.Sorted(maps.Keys(frameKinds)), ", "))
 	}
 	return o
 }

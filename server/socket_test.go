@@ -41,7 +41,7 @@ func TestFramesAreAnswered(t *testing.T) {
 		{`{"type":"interrupt","id":"i","execution_id":"e1"}`, "i", "", ""},
 		{`{"type":"input_reply","id":"r","value":"x"}`, "r", "no_input_pending", ""},
 		{`{"type":"input_reply","id":"r"}`, "r", "invalid_request", "value"},
-		{`{"type":"dance","id":"d"}`, "d", "invalid_request", "dance"},
+		{`{"type":"dance","id":"d"}`, "d", "invalid_request", `"dance"; the types are `},
 		{`{"type":1,"id":"d"}`, "d", "invalid_request", "type"},
 		{`{"id":"d"}`, "d", "invalid_request", "type"},
 		{`{"type":"ping","id":"a","id":"b"}`, nil, "invalid_request", "id"},

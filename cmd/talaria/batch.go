@@ -66,14 +66,14 @@ type batchRun struct {
 
 // request reads the items, one JSON object on each line.
 func (b *batchRun) request(cmd *cobra.Command, name string) (req api.BatchRequest, err error) {
-	if b.concurrency < 0 || b.deadline < 0 {
-		return req, usagef("--concurrency and --deadline must be above 0")
-	}
-	if b.concurrency > 0 {
+	if cmd.Flags().Changed("concurrency") {
 		req.Concurrency = &b.concurrency
 	}
-	if b.deadline > 0 {
+	if cmd.Flags().Changed("deadline") {
 		req.DeadlineS = &b.deadline
+	}
+	if req.Concurrency != nil && b.concurrency <= 0 || req.DeadlineS != nil && b.deadline <= 0 {
+		return req, usagef("--concurrency and --deadline must be above 0")
 	}
 	var text []byte
 	if name == "-" {

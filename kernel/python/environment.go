@@ -157,15 +157,16 @@ func distinct(list []string) []string {
 }
 
 // score counts the wanted modules.
-func score(env kernel.Environment) int {
-	count := 0
-	for _, module := range env.Modules {
-		name, _, _ := strings.Cut(module, " ")
-		if slices.Contains(wantedModules, name) {
-			count++
-		}
-	}
-	return count
+func score(env kernel.Environment) int { return len(wantedModules) - len(lacking(env)) }
+
+// lacking returns the wanted modules that an environment does not have.
+func lacking(env kernel.Environment) []string {
+	return slices.DeleteFunc(slices.Clone(wantedModules), func(wanted string) bool {
+		return slices.ContainsFunc(env.Modules, func(module string) bool {
+			name, _, _ := strings.Cut(module, " ")
+			return name == wanted
+		})
+	})
 }
 
 // versionOf returns the version of a module that the environment has, or "".
@@ -183,8 +184,8 @@ func describeModules(env kernel.Environment) (detail, remedy string) {
 	if len(env.Modules) > 0 {
 		detail += " with " + strings.Join(env.Modules, ", ")
 	}
-	if score(env) < len(wantedModules) {
-		remedy = "install " + strings.Join(wantedModules, ", ") + " to work with data and charts"
+	if missing := lacking(env); len(missing) > 0 {
+		remedy = "install " + strings.Join(missing, ", ") + " to work with data and charts"
 	}
 	return detail, remedy
 }

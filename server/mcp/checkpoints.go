@@ -91,7 +91,7 @@ func (c checkpointInfo) line() string {
 	case api.CheckpointFiles:
 		has = "files only: " + c.Reason
 	}
-	return fmt.Sprintf("%s  %s, after %d cells, %s", c.CheckpointID, name, c.Cells, has)
+	return fmt.Sprintf("%s  %s, after %s, %s", c.CheckpointID, name, counted(c.Cells, "cell"), has)
 }
 
 func (h *Handler) createCheckpoint(_ context.Context, q *request, _ *sdk.CallToolRequest, in createCheckpointInput) (*sdk.CallToolResult, checkpointResult, error) {
@@ -162,7 +162,7 @@ func (h *Handler) rollback(_ context.Context, q *request, _ *sdk.CallToolRequest
 
 // wentBack says what a rollback did.
 func wentBack(what api.RollbackPart, r rollbackResult) string {
-	text := fmt.Sprintf("Variables and files are as they were then (%d files changed).", r.Files)
+	text := fmt.Sprintf("Variables and files are as they were then (%s changed).", counted(r.Files, "file"))
 	switch what {
 	case api.RollbackFiles:
 		text = fmt.Sprintf("Files are as they were then (%d changed); variables have not changed.", r.Files)

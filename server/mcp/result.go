@@ -214,4 +214,12 @@ func errTooLarge() error {
 	return api.Errorf(api.CodePayloadTooLarge, "it has more than %d bytes, the limit of a resource; download it over HTTP", maxResource)
 }
 
+// counted is a number of things with their name in the singular or plural.
+func counted(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 func sessionURI(id string) string { return "talaria://sessions/" + url.PathEscape(id) }

@@ -142,7 +142,7 @@ func (f *installerOutput) take(body record.Body) {
 		case b.Status == record.TimedOut:
 			f.failure = failed("the installation took longer than %v (packages.timeout_s in the server's configuration); nothing was changed", f.timeout)
 		case b.Status != record.OK && f.failure == nil:
-			f.failure = failed("the installer ended as %s", b.Status)
+			f.failure = failed("the installer ended as %s; nothing was changed", b.Status)
 		}
 	case record.Died:
 		f.over = true

@@ -47,7 +47,7 @@ func checkCeilings(c api.Limits) error {
 
 func ceiling[T int64 | float64](name string, value, most T) error {
 	if !(value >= 0 && value <= most) {
-		return api.Invalid("ceilings.%s must be between 0 (no ceiling) and %v, not %v", name, most, value)
+		return api.Invalid("ceilings.%s must be from 0 (no ceiling) to %v, not %v", name, most, value)
 	}
 	return nil
 }
