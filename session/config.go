@@ -19,7 +19,7 @@ import (
 	"talaria/store"
 )
 
-// Host runs kernels. [kernel.Host] is one.
+// Host runs kernels. [talaria/kernel/host.Host] is one.
 type Host interface {
 	Start(ctx context.Context, key record.Key, env kernel.Environment, spec kernel.Spec) (command.KernelInfo, error)
 	command.Doer

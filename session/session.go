@@ -61,14 +61,14 @@ type Session struct {
 	deleted  chan struct{} // closed when the session is deleted
 	unloaded chan struct{} // closed when the session is unloaded
 
-	// The parts of the session have locks of their own. parts.go makes them, but for what a summary needs of the first three.
+	// The parts of the session have locks of their own. components.go makes them, but for what a summary needs of the first three.
 	journal       *Journal      // journal.go: the log of events
-	known         *knownFiles   // knownfiles.go: the files that the log knows
-	guard         guard         // guard.go
+	known         *knownFiles   // filesnapshot.go: the files that the log knows
+	guard         guard         // repeatguard.go
 	executions    *Executions   // executions.go
 	approvals     *Approvals    // approvals.go
 	tools         *Tools        // tools.go: what cells may call, and open calls
-	interpreter   *Interpreter  // interpreter.go
+	interpreter   *Interpreter  // introspection.go
 	out           *outputHome   // output.go
 	variablesFile variablesFile // savedvariables.go
 	files         *files.Files

@@ -32,9 +32,9 @@ type ClientConfig struct {
 	heartbeat heartbeat
 }
 
-// Client presents all hosts of a directory as one [kernel.Host]. The newest host of its build gets new kernels; older
+// Client presents all hosts of a directory as one [host.Host]. The newest host of its build gets new kernels; older
 // ones keep theirs until these are forgotten. What dead hosts left is read from their spools and ends with a Died
-// record, so that the user of the client sees no difference. The contracts of [kernel.Host]'s methods hold here, with
+// record, so that the user of the client sees no difference. The contracts of [host.Host]'s methods hold here, with
 // these additions: one goroutine at a time calls Next for a key, after Start or Attach of that key; a command waits
 // while a broken connection is re-established. While a host does not respond, requests to it fail with
 // [command.ErrUnresponsive], except for commands that wait. A directory has one Client at a time. It is safe for

@@ -16,7 +16,7 @@ const commandTime = 30 * time.Second
 
 var errNoReply = fmt.Errorf("the kernel's host did not reply within %v", commandTime)
 
-// Stop kills the kernel, as [kernel.Host.Stop] does, also one that was not attached to. A kernel of a dead host is
+// Stop kills the kernel, as [host.Host.Stop] does, also one that was not attached to. A kernel of a dead host is
 // already gone.
 func (c *Client) Stop(ctx context.Context, key record.Key, reason string) error {
 	if c.known(key) == nil {
@@ -54,7 +54,7 @@ func (c *Client) Stop(ctx context.Context, key record.Key, reason string) error 
 	return err
 }
 
-// Do implements [kernel.Doer]. If the connection breaks and is re-established, the command is sent again, unless it
+// Do implements [command.Doer]. If the connection breaks and is re-established, the command is sent again, unless it
 // must not be carried out twice. The error is ErrTooOld if the version of the kernel's host lacks the command, and
 // ErrUnresponsive while the host does not respond, unless the command waits.
 func (c *Client) Do(ctx context.Context, key record.Key, cmd command.Command) (reply any, err error) {

@@ -1,6 +1,6 @@
-// Package link is the socket between a server and the hosts that own its kernels. [Serve] offers a [kernel.Host] to
+// Package link is the socket between a server and the hosts that own its kernels. [Serve] offers a [host.Host] to
 // servers. A [Client] presents all hosts of a state directory, living and dead, as one host; its user cannot tell it
-// from a [kernel.Host] of its own.
+// from a [host.Host] of its own.
 //
 // A host has a folder of its own, named by its id, a UUIDv7:
 //

@@ -250,7 +250,7 @@ func (k *remoteKernel) receive(encoded []byte) {
 	k.notify()
 }
 
-// Next waits for records of the kernel, as [kernel.Host.Next] does. It returns ErrTakenOver if another server has
+// Next waits for records of the kernel, as [host.Host.Next] does. It returns ErrTakenOver if another server has
 // attached to the kernel.
 func (c *Client) Next(ctx context.Context, key record.Key, after uint64) ([]record.Record, error) {
 	k := c.known(key)
