@@ -79,7 +79,7 @@ func NewFolder(dir string) (*Folder, error) {
 	return f, nil
 }
 
-// Spool is the directory for [host.Config.SpoolDir].
+// Spool is the directory for [host.HostConfig.SpoolDir].
 func (f *Folder) Spool() string { return filepath.Join(f.Path, spoolName) }
 
 // Log is where the host's stderr may go.
