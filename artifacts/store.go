@@ -1,6 +1,8 @@
 // Package artifacts keeps immutable bytes, addressed by their SHA-256, below one directory.
 //
-// It knows nothing of sessions or SQL: only the caller knows what is still referred to, and tells [Store.Sweep].
+// It knows nothing of sessions or SQL: only the caller knows what is still referred to, and tells [Store.Sweep]. Package session
+// keeps here what is too large for a row of the database: large charts (displays.go), long output (output.go), bodies of events
+// (journal.go), files that cells changed (changedfiles.go), and the files and variables of checkpoints.
 package artifacts
 
 import (

@@ -1,5 +1,6 @@
 // Package server translates between the network and package session: REST, WebSocket, SSE, NDJSON, files, artifacts,
-// the notebook page, and who may do what.
+// the notebook page, and who may do what. The packages below it, such as server/jupyter, speak the protocols of other clients; this
+// one serves them at their paths, or at addresses of their own.
 package server
 
 import (

@@ -1,6 +1,6 @@
 // Package disk makes the workspaces of sessions, and makes the operating system hold them to their bytes and inodes
 // where it can: with a project quota of the file system, or with a separate file system for each workspace in an image
-// file. Otherwise a workspace is a plain directory, and package kernel measures its contents.
+// file. Otherwise a workspace is a plain directory, and package host measures its contents.
 //
 // An image is never mounted at any path. Each process that uses it has a detached mount of it, open as a descriptor,
 // and each sandbox has one at /workspace. When the last of them closes, the file system, its loop device and the lock

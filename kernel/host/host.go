@@ -1,6 +1,6 @@
 // Package host runs one live interpreter for each session and generation: it starts it in a sandbox, gives it cells,
-// reads its output, interrupts it, kills it and accounts for its usage. It knows nothing of sessions: it works with
-// keys.
+// reads its output, interrupts it, kills it and accounts for its usage. It also runs terminals, other programs in a kernel's sandbox,
+// and programs without a session, and it keeps sandboxes ready. It knows nothing of sessions: it works with keys.
 package host
 
 import (

@@ -10,7 +10,7 @@
 //
 // From the host:
 //
-//	{"type":"execute","id":ID,"code":SOURCE,"count":N,"silent":BOOL,"allow_stdin":BOOL}
+//	{"type":"execute","id":ID,"code":SOURCE,"count":N,"silent":BOOL,"allow_stdin":BOOL,"expressions":{NAME:SOURCE}}
 //	{"type":"interrupt","id":ID}                         KeyboardInterrupt, only while that execution runs
 //	{"type":"progress","ask":AID,"text":TEXT}            text to show while an ask waits for its answer
 //	{"type":"answer","ask":AID,"body":{…}}               the answer to an ask; it is closed
@@ -25,6 +25,8 @@
 //	                                                     also "copied", with the pid of the interpreter itself
 //	{"type":"save","request_id":QID,"path":FILE,"seconds":N,"max_bytes":N}   save the variables
 //	{"type":"load","request_id":QID,"path":FILE,"digest":HEX}                load them
+//	{"type":"comm","id":ID,"action":"open"|"msg"|"close","comm":CID,"target":NAME,"data":{…},"metadata":{…},"buffers":[BASE64,…]}
+//	                                                     a message of a front end; the ID is that of its own execution
 //	{"type":"table","request_id":QID,"table":REFERENCE,"filter":TEXT,"sort":[{"column":N,"descending":BOOL},…],"offset":N,"count":N}
 //
 // From the runner (count is never sent back; times and exit codes come from the operating system):
@@ -36,6 +38,9 @@
 //	{"type":"error","id":ID,"ename":NAME,"evalue":TEXT,"traceback":[LINE,…],"hint":TEXT,"frames":[FRAME,…]}
 //	    FRAME is {"file":NAME,"line":N,"function":NAME,"user":BOOL,"cell":ID,"traceback_start":N,"traceback_end":N}
 //	{"type":"clear","id":ID,"wait":BOOL,"mark":K}
+//	{"type":"expressions","id":ID,"values":{NAME:{"status":"ok"|"error",…}}}   of the expressions that came with the execution
+//	{"type":"comm","id":ID,"action":"open"|"msg"|"close","comm":CID,"target":NAME,"data":{…},"metadata":{…},"buffers":[BASE64,…],"mark":K}
+//	{"type":"comm_end","id":ID}                          a message of a front end has been handled
 //	{"type":"ask","id":ID,"ask":AID,"kind":WORD,"body":{…}}   without "id" if no cell asks
 //	{"type":"ask_end","ask":AID}                         nobody waits for the answer any longer
 //	{"type":"tool_end","id":ID,"ask":AID,"ok":BOOL,"code":WORD,"message":TEXT,"duration_ms":N}   of a call answered with "run"

@@ -1,4 +1,3 @@
-// Package mcp shapes the results of cells for clients of the Model Context Protocol.
 package mcp
 
 import (
