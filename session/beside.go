@@ -42,6 +42,9 @@ func (s *Session) CreateBeside(ctx context.Context, req BesideRequest) (made *Se
 		made, err = s.m.make(ctx, making{owner: s.owner, set: set, main: s, folder: req.Folder})
 		return err
 	})
+	if err == nil {
+		made.startSoon() // not before: its goroutine may already wait for this one
+	}
 	return made, err
 }
 

@@ -187,7 +187,7 @@ func (m *Manager) makeCounted(ctx context.Context, as making) (*Session, error) 
 	}
 	trace.Step("session committed")
 	s.begin()
-	if fill == nil && len(set.Packages) == 0 {
+	if fill == nil && len(set.Packages) == 0 && as.main == nil { // otherwise see CreateBeside
 		s.startSoon()
 	}
 	m.cfg.Log.Info("session created", "session", row.ID, "owner", as.owner)
