@@ -2,12 +2,15 @@ package session_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
 
 	"talaria/api"
+	"talaria/kernel/kerneltest"
 	"talaria/session"
+	"talaria/session/processes"
 )
 
 // soon bounds what takes no time unless sessions wait for each other.
@@ -66,5 +69,42 @@ func TestASessionBesideAnotherOneIsUsedWhileItIsCreated(t *testing.T) {
 		if err := r.Delete(t.Context(), "ann", s.ID()); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestASessionWhoseKernelCannotStartForOthersHasNone(t *testing.T) {
+	r := newRig(t, echo, nil)
+	r.fake.Shell = kerneltest.Lines
+	main := r.saved(api.SessionRequest{Approvals: ptr(api.ApprovalsAll)})
+	user := attended(t, main)
+	waiting := submit(t, main, "1")
+	question := user.asked()
+	r.fake.CreateErr = errors.New("no sandbox")
+	var other *session.Session
+	for _, need := range []struct {
+		what string
+		use  func() error
+	}{
+		{"a new session beside it", func() error {
+			other = beside(t, main)
+			return second(other.Wake(t.Context())) // after its own attempt
+		}},
+		{"a session beside it", func() error { return second(other.Wake(t.Context())) }},
+		{"a terminal", func() error { return second(main.Terminals().Open(t.Context(), api.TerminalRequest{})) }},
+		{"a program", func() error {
+			return second(main.Programs().Start(t.Context(), processes.Request{Args: []string{"true"}}))
+		}},
+	} {
+		if err := need.use(); code(err) != api.CodeKernelStart {
+			t.Errorf("%s: %v", need.what, err)
+		}
+		if info := main.Info(t.Context()); info.State != api.StateHibernated || info.Reason != "start_failed" {
+			t.Errorf("after %s the session is %s, %q", need.what, info.State, info.Reason)
+		}
+	}
+	r.fake.CreateErr = nil
+	user.decide(question.ApprovalID, api.DecisionOnce)
+	if e := wait(t, main, waiting); e.Status != api.StatusOK || e.Text != "1" {
+		t.Errorf("the cell that waited for an answer is %s, %q", e.Status, e.Text)
 	}
 }

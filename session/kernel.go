@@ -57,9 +57,13 @@ func (s *Session) giveUp(ctx context.Context, key record.Key, reason string) {
 func (s *Session) needKernel(ctx context.Context, what string) (key record.Key, err error) {
 	err = s.do(ctx, func(own context.Context) error {
 		if !s.running {
-			if err := s.startKernel(own); errors.Is(err, command.ErrUnresponsive) {
+			err := s.startKernel(own)
+			switch {
+			case err == nil:
+			case own.Err() != nil, errors.Is(err, command.ErrUnresponsive): // the next start may succeed
 				return err
-			} else if err != nil {
+			default:
+				s.mustCommit(own, s.notStarted(err)) // cells that wait, perhaps for an approval, try again when it is their turn
 				return api.Errorf(api.CodeKernelStart, "no kernel could be started for %s: %v", what, err)
 			}
 		}
@@ -219,7 +223,6 @@ func environ(variables, secrets map[string]string) map[string]string {
 
 // failStart ends the execution that needed a kernel, and all queued ones; r may be nil.
 func (s *Session) failStart(ctx context.Context, r *run, err error) {
-	s.log.Error("start a kernel", "error", err)
 	var c change
 	if r != nil {
 		failure := api.ErrorOutput{Ename: "KernelStartError", Evalue: startError(s.env, err)}
@@ -230,13 +233,21 @@ func (s *Session) failStart(ctx context.Context, r *run, err error) {
 		c.add(s.ended(r, outcome{status: api.StatusDied, reason: reasonStart, state: s.withoutKernel(reasonStart)}))
 	}
 	c.add(s.cancelQueue(reasonStart))
-	c.add(s.died("died"))
+	c.add(s.notStarted(err))
+	s.settle(ctx, c)
+}
+
+// notStarted logs why no kernel could be started, and returns the change that records it: a session with saved variables hibernates on.
+// On the session's goroutine.
+func (s *Session) notStarted(err error) change {
+	s.log.Error("start a kernel", "error", err)
+	c := s.died("died")
 	state := api.StateDead
 	if s.withoutKernel(reasonStart) == api.VariablesKept {
 		state = api.StateHibernated
 	}
 	c.state(s, state, reasonStart)
-	s.settle(ctx, c)
+	return c
 }
 
 // startError returns what clients may know about why no kernel could be started.
