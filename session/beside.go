@@ -91,9 +91,9 @@ func (s *Session) joinMain() {
 	s.main.mu.Lock()
 	defer s.main.mu.Unlock()
 	if s.main.beside == nil {
-		s.main.beside = map[*Session]struct{}{}
+		s.main.beside = map[*Session]bool{}
 	}
-	s.main.beside[s] = struct{}{}
+	s.main.beside[s] = false
 }
 
 // leaveMain is called once, when the session is no longer loaded.
@@ -150,16 +150,25 @@ func (s *Session) noCheckpoints() error {
 	return api.Invalid("a session in the sandbox of another one has no checkpoints or forks; make them of session %.140q, which has the same files", s.main.clientID)
 }
 
-// holdMain keeps the main session's kernel from ending for want of use while this session has a kernel. On the session's goroutine.
+// holdMain keeps the main session's kernel while this session has a kernel, or starts one: it does not end for want of use, nor hibernate.
+// On the session's goroutine.
 func (s *Session) holdMain() {
 	if s.main != nil && s.releaseMain == nil {
+		s.needsMain(true)
 		s.releaseMain = s.main.Hold()
 	}
+}
+
+func (s *Session) needsMain(needs bool) {
+	s.main.mu.Lock()
+	defer s.main.mu.Unlock()
+	s.main.beside[s] = needs
 }
 
 // dropMain ends what holdMain began. On the session's goroutine.
 func (s *Session) dropMain() {
 	if s.releaseMain != nil {
+		s.needsMain(false)
 		s.releaseMain()
 		s.releaseMain = nil
 	}
@@ -191,10 +200,28 @@ func (s *Session) hibernateBeside(ctx context.Context) error {
 		switch {
 		case err == nil, hasCode(err, api.CodeNoKernel), errors.Is(err, ErrDeleted):
 		case hasCode(err, api.CodeKernelBusy):
-			return api.Errorf(api.CodeKernelBusy, "session %.140q, which runs in the sandbox of this one, is busy; hibernate when its cells have ended, or "+
-				"interrupt them", one.clientID)
+			return one.busyBeside()
 		default:
 			return err
+		}
+	}
+	return nil
+}
+
+// busyBeside is why the main session cannot hibernate while cells of this one run.
+func (s *Session) busyBeside() error {
+	return api.Errorf(api.CodeKernelBusy,
+		"session %.140q, which runs in the sandbox of this one, is busy; hibernate when its cells have ended, or interrupt them", s.clientID)
+}
+
+// neededBeside returns a session beside this one that has a kernel or starts one, or nil. While this session's goroutine does something
+// else, none starts that does not need it already: a start waits for this goroutine afterwards.
+func (s *Session) neededBeside() *Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for one, needs := range s.beside {
+		if needs {
+			return one
 		}
 	}
 	return nil

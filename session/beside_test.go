@@ -3,12 +3,17 @@ package session_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"talaria/api"
+	"talaria/kernel/command"
 	"talaria/kernel/kerneltest"
+	"talaria/kernel/record"
 	"talaria/session"
 	"talaria/session/processes"
 )
@@ -107,4 +112,152 @@ func TestASessionWhoseKernelCannotStartForOthersHasNone(t *testing.T) {
 	if e := wait(t, main, waiting); e.Status != api.StatusOK || e.Text != "1" {
 		t.Errorf("the cell that waited for an answer is %s, %q", e.Status, e.Text)
 	}
+}
+
+// savingHost saves variables in place of the scripts, which have none: a file is there, and its text does not matter.
+type savingHost struct {
+	session.Host
+	dir string // of the sessions
+
+	mu     sync.Mutex // guards saving
+	saving func(session string)
+}
+
+// onSave sets what happens while a session's variables are saved; nil: nothing.
+func (h *savingHost) onSave(do func(session string)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.saving = do
+}
+
+func (h *savingHost) Do(ctx context.Context, key record.Key, c command.Command) (any, error) {
+	switch c := c.(type) {
+	case command.SaveVariables:
+		h.mu.Lock()
+		saving := h.saving
+		h.mu.Unlock()
+		if saving != nil {
+			saving(key.Session)
+		}
+		dirs, err := filepath.Glob(filepath.Join(h.dir, "*", "workspace")) // there is only one
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dirs[0], c.Path), []byte("variables of "+key.Session), 0o644)
+		}
+		return command.SavedVariables{Count: 1}, err
+	case command.LoadVariables:
+		return command.LoadedVariables{Count: 1}, nil
+	}
+	return h.Host.Do(ctx, key, c)
+}
+
+// saving returns a rig whose sessions have variables, and a session with two beside it, all of which have a kernel.
+func saving(t *testing.T, tweak func(*session.Config)) (r *rig, host *savingHost, main, one, two *session.Session) {
+	host = new(savingHost)
+	r = newRig(t, echo, func(cfg *session.Config) {
+		host.Host, host.dir = cfg.Host, cfg.SessionsDir
+		cfg.Host, cfg.OnIdle = host, api.OnIdleHibernate
+		if tweak != nil {
+			tweak(cfg)
+		}
+	})
+	main = r.session(api.SessionRequest{ID: ptr("main")})
+	one, two = beside(t, main), beside(t, main)
+	for _, s := range []*session.Session{main, one, two} {
+		if e := execute(t, s, "1"); e.Status != api.StatusOK {
+			t.Fatalf("the first cell is %s", e.Status)
+		}
+	}
+	return r, host, main, one, two
+}
+
+// wantVariables checks that no session has lost the variables of its first kernel.
+func wantVariables(t *testing.T, state api.SessionState, sessions ...*session.Session) {
+	t.Helper()
+	for _, s := range sessions {
+		if info := s.Info(t.Context()); info.State != state {
+			t.Errorf("session %s is %s, %q", s.ID(), info.State, info.Reason)
+		}
+		if got := shape(now(t, s)); strings.Contains(got, "died:") || strings.Contains(got, "reset:") {
+			t.Errorf("the log of session %s is %s", s.ID(), got)
+		}
+		if e := execute(t, s, "1"); e.Status != api.StatusOK || e.Generation != 1 {
+			t.Errorf("a cell of session %s is %s in generation %d", s.ID(), e.Status, e.Generation)
+		}
+	}
+}
+
+func TestASessionThatIsUsedWhileTheOneItIsBesideHibernatesKeepsItsVariables(t *testing.T) {
+	_, host, main, one, two := saving(t, nil)
+	saved := 0
+	host.onSave(func(serial string) {
+		if saved++; saved != 2 {
+			return
+		}
+		other := one // that hibernates already
+		if serial == one.Serial() {
+			other = two
+		}
+		if e := execute(t, other, "1"); e.Status != api.StatusOK {
+			t.Errorf("the cell meanwhile is %s", e.Status)
+		}
+	})
+	if _, err := main.Hibernate(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if saved != 4 {
+		t.Errorf("variables were saved %d times", saved)
+	}
+	for _, s := range []*session.Session{main, one, two} {
+		if info := s.Info(t.Context()); info.State != api.StateHibernated {
+			t.Errorf("session %s is %s", s.ID(), info.State)
+		}
+	}
+	host.onSave(nil)
+	wantVariables(t, api.StateHibernated, one, two)
+	wantVariables(t, api.StateIdle, main)
+}
+
+func TestASessionDoesNotHibernateWhileThoseBesideItAreUsedAgainAndAgain(t *testing.T) {
+	_, host, main, one, two := saving(t, nil)
+	host.onSave(func(serial string) {
+		other := one
+		if serial == one.Serial() {
+			other = two
+		}
+		if e := execute(t, other, "1"); e.Status != api.StatusOK {
+			t.Errorf("the cell meanwhile is %s", e.Status)
+		}
+	})
+	if _, err := main.Hibernate(t.Context()); code(err) != api.CodeKernelBusy {
+		t.Errorf("it answers %v", err)
+	}
+	host.onSave(nil)
+	for _, s := range []*session.Session{one, two} {
+		execute(t, s, "1")
+	}
+	wantVariables(t, api.StateIdle, main, one, two)
+	if _, err := main.Hibernate(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantVariables(t, api.StateHibernated, main, one, two)
+}
+
+func TestASessionBesideOneWhoseVariablesAreBeingSavedStartsAfterwards(t *testing.T) {
+	_, host, main, one, two := saving(t, nil)
+	var id string
+	host.onSave(func(serial string) {
+		if serial == main.Serial() {
+			id = submit(t, one, "1")
+			until(t, one, one.Journal().LastSeq()-1, "session_state") // it starts, and waits
+		}
+	})
+	if _, err := main.Hibernate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if e := wait(t, one, id); e.Status != api.StatusOK || e.Generation != 1 {
+		t.Errorf("the cell is %s in generation %d", e.Status, e.Generation)
+	}
+	host.onSave(nil)
+	wantVariables(t, api.StateHibernated, two)
+	wantVariables(t, api.StateIdle, main, one)
 }

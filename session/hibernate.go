@@ -29,22 +29,34 @@ const (
 // maxAttempts is how often variables are loaded whose code ends the kernel, or whose host ends meanwhile.
 const maxAttempts = 2
 
-// Hibernate saves the variables and ends the kernel; the next use has them back. While a cell runs or waits it fails with
-// kernel_busy. A session that hibernates already stays as it is.
+// besideAttempts is how often sessions beside one that is to hibernate hibernate first, if they are used again meanwhile.
+const besideAttempts = 3
+
+// Hibernate saves the variables and ends the kernel; the next use has them back. While a cell runs or waits, here or beside it, it fails
+// with kernel_busy. A session that hibernates already stays as it is.
 func (s *Session) Hibernate(ctx context.Context) (reply api.HibernateReply, err error) {
-	if err := s.hibernateBeside(ctx); err != nil {
-		return reply, err
-	}
-	err = s.do(context.WithoutCancel(ctx), func(own context.Context) error {
-		if err := s.atRest("hibernate"); err != nil {
+	for range besideAttempts {
+		var used *Session // beside this one, since it hibernated
+		if err := s.hibernateBeside(ctx); err != nil {
+			return reply, err
+		}
+		err = s.do(context.WithoutCancel(ctx), func(own context.Context) error {
+			if err := s.atRest("hibernate"); err != nil {
+				return err
+			}
+			if used = s.neededBeside(); used != nil { // its kernel would end with this one's, and its variables would be lost
+				return used.busyBeside()
+			}
+			saved, err := s.hibernate(own)
+			if err == nil && saved != nil {
+				reply.NotSaved = saved.NotSaved
+			}
 			return err
+		})
+		if used == nil {
+			break
 		}
-		saved, err := s.hibernate(own)
-		if err == nil && saved != nil {
-			reply.NotSaved = saved.NotSaved
-		}
-		return err
-	})
+	}
 	if reply.NotSaved == nil {
 		reply.NotSaved = []api.NotSaved{}
 	}
