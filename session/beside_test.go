@@ -261,3 +261,29 @@ func TestASessionBesideOneWhoseVariablesAreBeingSavedStartsAfterwards(t *testing
 	wantVariables(t, api.StateHibernated, two)
 	wantVariables(t, api.StateIdle, main, one)
 }
+
+// lateHost is slow to find the kernels of sessions beside another one again.
+type lateHost struct {
+	session.Host
+	main string
+}
+
+func (h lateHost) Attach(ctx context.Context, key record.Key) (command.Attachment, error) {
+	if h.main != "" && key.Session != h.main {
+		time.Sleep(300 * time.Millisecond)
+	}
+	return h.Host.Attach(ctx, key)
+}
+
+func TestTheNextServerDoesNotReapASessionThatOthersUse(t *testing.T) {
+	serial := ""
+	r, _, main, one, two := saving(t, func(cfg *session.Config) { cfg.Host = lateHost{cfg.Host, serial} })
+	if err := main.Update(t.Context(), api.SessionPatch{IdleTimeoutS: new(0.1)}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond) // it does not count as idle, but would now if it were alone
+	serial = main.Serial()
+	r.leave()
+	r.open()
+	wantVariables(t, api.StateIdle, r.find("main"), r.find(one.ID()), r.find(two.ID()))
+}

@@ -42,6 +42,7 @@ type Manager struct {
 	ending    chan struct{} // holds one value for each kernel that saves its variables because the server or its host ends
 	unasked   chan struct{} // holds one value while a checkpoint that nobody asked for is made, and for a while after that
 	crashed   bool          // the previous server did not end cleanly
+	recovered atomic.Bool   // the sessions that the previous server left are taken over
 	mended    sync.Map      // after a crash: the ids of sessions whose unfinished uploads were removed
 	closeOnce sync.Once
 	closeErr  error
@@ -83,6 +84,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		cancel()
 		return nil, fmt.Errorf("take over the sessions of the last server: %w", err)
 	}
+	m.recovered.Store(true)
 	if m.lookAtReserve(); m.spare() == nil {
 		m.setBallast()
 	}

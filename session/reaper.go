@@ -51,8 +51,12 @@ func (s *Session) reap(ctx context.Context) {
 	s.mu.Lock()
 	at := s.reapAt()
 	due := at != nil && !time.Now().Before(at.Time)
-	if !due {
+	switch {
+	case !due:
 		s.armReaper()
+	case !s.m.recovered.Load(): // sessions beside it may have kernels, and hold this one's when they are taken over
+		due = false
+		s.reapIn(retryPause)
 	}
 	s.mu.Unlock()
 	if !due {
