@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"talaria/api"
+	"talaria/kernel/record"
 	"talaria/store"
 )
 
@@ -225,6 +226,19 @@ func (s *Session) neededBeside() *Session {
 		}
 	}
 	return nil
+}
+
+// startedBeside returns the sessions beside this one that have a kernel, or start one, other than the known ones.
+func (s *Session) startedBeside(known map[*Session]record.Key) (list []*Session) {
+	for _, one := range s.loadedBeside() {
+		s.mu.Lock()
+		needs := s.beside[one]
+		s.mu.Unlock()
+		if needs && one.kernelKey() != known[one] {
+			list = append(list, one)
+		}
+	}
+	return list
 }
 
 // deleteBeside deletes the sessions beside one that is being deleted.

@@ -287,3 +287,44 @@ func TestTheNextServerDoesNotReapASessionThatOthersUse(t *testing.T) {
 	r.open()
 	wantVariables(t, api.StateIdle, r.find("main"), r.find(one.ID()), r.find(two.ID()))
 }
+
+func TestASessionThatIsUsedWhileItsHostEndsKeepsItsVariables(t *testing.T) {
+	r, host, main, one, two := saving(t, nil)
+	keys, err := r.host.Kernels(t.Context())
+	if err != nil || len(keys) != 3 {
+		t.Fatalf("the kernels are %v, %v", keys, err)
+	}
+	host.onSave(func(serial string) {
+		if serial != two.Serial() {
+			return
+		}
+		for one.Info(t.Context()).State != api.StateHibernated {
+			time.Sleep(time.Millisecond)
+		}
+		execute(t, one, "1")
+	})
+	r.HostEnds(t.Context(), keys)
+	for _, s := range []*session.Session{main, one, two} {
+		if info := s.Info(t.Context()); info.State != api.StateHibernated {
+			t.Errorf("session %s is %s", s.ID(), info.State)
+		}
+	}
+	host.onSave(nil)
+	wantVariables(t, api.StateHibernated, one, two)
+	wantVariables(t, api.StateIdle, main)
+}
+
+func TestASessionHibernatesWhenItsHostEndsThoughOneBesideItIsBusy(t *testing.T) {
+	r, _, main, one, two := saving(t, nil)
+	id := submit(t, one, "hang")
+	waitFor(t, one, id, "execution_started")
+	keys, err := r.host.Kernels(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.HostEnds(t.Context(), keys)
+	if e := wait(t, one, id); e.Status != api.StatusDied || e.Reason != "beside_ended" {
+		t.Errorf("the cell is %s, %q", e.Status, e.Reason)
+	}
+	wantVariables(t, api.StateHibernated, main, two)
+}

@@ -286,7 +286,8 @@ func (s *Session) hibernateAtEnd(ctx context.Context) bool {
 const endingAtOnce = 4
 
 // HostEnds hibernates the sessions with these kernels that run no cell and whose settings say so, since the host of the
-// kernels ends. The others are left to the host. Sessions with a kernel are always loaded. ctx bounds the time.
+// kernels ends. The others are left to the host, but end earlier if they run in the sandbox of one that hibernates. Sessions with a kernel
+// are always loaded. ctx bounds the time.
 func (m *Manager) HostEnds(ctx context.Context, keys []record.Key) {
 	ending := map[*Session]record.Key{}
 	for _, key := range keys {
@@ -294,15 +295,35 @@ func (m *Manager) HostEnds(ctx context.Context, keys []record.Key) {
 			ending[s] = key
 		}
 	}
-	besideFirst(slices.Collect(maps.Keys(ending)), func(s *Session) {
-		_ = s.do(ctx, func(own context.Context) error { // it fails for a session that ends, or that ctx has left no time for
-			s.mu.Lock()
-			same := s.key() == ending[s]
-			s.mu.Unlock()
-			if same && ctx.Err() == nil {
+	besideFirst(slices.Collect(maps.Keys(ending)), func(s *Session) { s.hibernateWithHost(ctx, ending) })
+}
+
+// hibernateWithHost has the session hibernate if it still has the kernel that ends, and before that once more those beside it that have
+// another one by now: they were used since it was their turn.
+func (s *Session) hibernateWithHost(ctx context.Context, ending map[*Session]record.Key) {
+	tried := maps.Clone(ending)
+	for left := besideAttempts; left > 0; left-- {
+		var used []*Session
+		err := s.do(ctx, func(own context.Context) error {
+			if left > 1 {
+				used = s.startedBeside(tried)
+			}
+			if len(used) == 0 && s.kernelKey() == ending[s] && ctx.Err() == nil {
 				s.hibernateAtEnd(own)
 			}
 			return nil
 		})
-	})
+		if err != nil || len(used) == 0 { // the session ends, or ctx has left no time for it
+			return
+		}
+		for _, one := range used {
+			tried[one] = one.kernelKey()
+			_ = one.do(ctx, func(own context.Context) error {
+				if ctx.Err() == nil {
+					one.hibernateAtEnd(own)
+				}
+				return nil
+			})
+		}
+	}
 }
