@@ -272,7 +272,7 @@ type Watched interface {
 	CPU(ctx context.Context) (time.Duration, error)
 	// MemoryUnheld reports whether nothing bounds the memory of all processes together.
 	MemoryUnheld() bool
-	// KillLargest kills the process that uses the most memory, except for the interpreter and the processes that keep
+	// KillLargest kills the process that uses the most memory, except for interpreters and the processes that keep
 	// the sandbox alive, and returns its name; "" if there is none. If all processes together use no more than limit
 	// by now, it kills none and over is false.
 	KillLargest(ctx context.Context, limit int64) (name string, over bool, err error)

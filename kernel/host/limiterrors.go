@@ -11,6 +11,7 @@ import (
 
 	"talaria/kernel"
 	"talaria/kernel/frame"
+	"talaria/kernel/procfs"
 	"talaria/kernel/record"
 )
 
@@ -149,6 +150,30 @@ func (k *interpreter) reached(hit record.LimitHit, advice string) {
 	for _, one := range append(k.others(), k) {
 		one.interruptFor(hit, advice)
 	}
+}
+
+// killLargest kills that one of the kernels in the sandbox whose interpreter uses the most memory.
+func (k *interpreter) killLargest(why ending) {
+	largest, most := k, k.memory()
+	for _, one := range k.others() {
+		if used := one.memory(); used > most {
+			largest, most = one, used
+		}
+	}
+	largest.kill(why)
+}
+
+// memory returns what the interpreter has mapped, as far as that can be read.
+func (k *interpreter) memory() int64 {
+	located, ok := k.present().(kernel.ProcessLocator)
+	if !ok {
+		return 0
+	}
+	p, err := procfs.Read(located.Locate().HostPID)
+	if err != nil {
+		return 0
+	}
+	return p.Memory()
 }
 
 // interruptFor interrupts the running execution, once, because of a limit.

@@ -58,6 +58,7 @@ type watchedKernel interface {
 	tellIdle(line string)                       // the same, unless a cell is running, which gets an error instead
 	reached(hit record.LimitHit, advice string) // interrupts the running cell for the limit, once
 	kill(why ending)
+	killLargest(why ending) // kills that one of the kernels in the sandbox whose interpreter uses the most memory
 }
 
 // watcher holds a kernel to the limits that nothing else enforces, by looking: at the bytes and inodes of the
@@ -370,7 +371,7 @@ func (w *watcher) measure(limits kernel.Limits) (bytes, inodes int64, unseen boo
 }
 
 // lookAtMemory acts when all processes together use too much. It kills the largest child; if there is none, it
-// interrupts the cell; otherwise it ends the kernel. The caller holds looking.
+// interrupts the cell; otherwise it ends the largest kernel. The caller holds looking.
 func (w *watcher) lookAtMemory(limit int64) time.Duration {
 	usage, err := w.sandbox.Usage(w.ctx)
 	if err != nil {
@@ -396,7 +397,8 @@ func (w *watcher) lookAtMemory(limit int64) time.Duration {
 		w.over = time.Now()
 		w.kernel.reached(hit, "it was interrupted; use less or raise the limit")
 	case time.Since(w.over) > w.grace:
-		w.kernel.kill(ending{reason: kernel.LimitMemory, limit: &hit})
+		w.over = time.Now() // those that are left have as long again
+		w.kernel.killLargest(ending{reason: kernel.LimitMemory, limit: &hit})
 	}
 	return minLookPause
 }

@@ -87,6 +87,24 @@ func TestAnExecutionIsNotInterruptedForWhatWasWrittenBeforeIt(t *testing.T) {
 	}
 }
 
+// After the grace, the largest kernel ends, and those that are left have as long.
+func TestKernelsOfASandboxEndForItsMemoryOneAfterAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, k, s := watchFakes(t)
+		defer w.close()
+		s.unheld, k.limits.MemoryBytes = true, 1<<20
+		for _, step := range []struct {
+			after              time.Duration
+			interrupts, killed int // so far
+		}{{0, 1, 0}, {w.grace, 1, 0}, {time.Millisecond, 1, 1}, {w.grace, 1, 1}, {time.Millisecond, 1, 2}} {
+			time.Sleep(step.after)
+			if w.look(); k.reachedCount != step.interrupts || k.killedCount != step.killed {
+				t.Errorf("%d interrupts and %d kernels killed, want %d and %d", k.reachedCount, k.killedCount, step.interrupts, step.killed)
+			}
+		}
+	})
+}
+
 // watchFakes makes a watcher of an empty, watched workspace, which does not run yet.
 func watchFakes(t *testing.T) (*watcher, *idleKernel, *watchedFake) {
 	t.Helper()
@@ -95,7 +113,7 @@ func watchFakes(t *testing.T) (*watcher, *idleKernel, *watchedFake) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	k, s := &idleKernel{}, &watchedFake{looked: make(chan struct{}, 100)}
+	k, s := &idleKernel{limits: kernel.Limits{DiskBytes: 1 << 20}}, &watchedFake{looked: make(chan struct{}, 100)}
 	w, err := newWatcher(k, s, dir, kernel.DiskWatched, time.Second, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -108,13 +126,17 @@ type idleKernel struct {
 	watchedKernel
 	runs         atomic.Bool
 	asked        func()
+	limits       kernel.Limits
 	reachedCount int
+	killedCount  int
 }
 
 func (*idleKernel) tellIdle(string)                   {}
 func (k *idleKernel) reached(record.LimitHit, string) { k.reachedCount++ }
 
-func (k *idleKernel) limitsNow() kernel.Limits { return kernel.Limits{DiskBytes: 1 << 20} }
+func (k *idleKernel) killLargest(ending) { k.killedCount++ }
+
+func (k *idleKernel) limitsNow() kernel.Limits { return k.limits }
 
 func (k *idleKernel) busy() bool {
 	runs := k.runs.Load()
@@ -128,6 +150,7 @@ type watchedFake struct {
 	kernel.Sandbox
 	looked        chan struct{}
 	bytes, inodes int64 // of deleted files that are open
+	unheld        bool  // memory is over its limit, and there is no process to kill for it
 }
 
 func (*watchedFake) CPU(context.Context) (time.Duration, error) {
@@ -140,7 +163,10 @@ func (s *watchedFake) Unlinked(context.Context, uint64) (int64, int64, error) {
 }
 
 func (*watchedFake) StopWrites(context.Context, bool) error { return nil }
-func (*watchedFake) MemoryUnheld() bool                     { return false }
-func (*watchedFake) KillLargest(context.Context, int64) (string, bool, error) {
-	return "", false, nil
+func (s *watchedFake) MemoryUnheld() bool                   { return s.unheld }
+func (*watchedFake) Usage(context.Context) (kernel.Usage, error) {
+	return kernel.Usage{MemoryBytes: 1 << 30}, nil
+}
+func (s *watchedFake) KillLargest(context.Context, int64) (string, bool, error) {
+	return "", s.unheld, nil
 }

@@ -299,3 +299,5 @@ func (r *runningStep) reached(hit record.LimitHit, _ string) {
 }
 
 func (r *runningStep) kill(why ending) { r.stop(why.reason) }
+
+func (r *runningStep) killLargest(why ending) { r.kill(why) }

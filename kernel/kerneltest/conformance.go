@@ -78,6 +78,7 @@ func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, v
 		{"the listed processes are those of now", usageIsCurrent},
 		{"writing can be stopped and go on", writingStops},
 		{"what is deleted and open is counted, and the largest process killed", watchedIsSeen},
+		{"interpreters are not among the processes that are killed for memory", watchedSparesInterpreters},
 		{"pages that processes share count once", watchedSharesPages},
 		{"what is deleted and on its way or mapped is counted, and stays there", namelessIsSeen},
 

@@ -401,6 +401,18 @@ step("mapped")
 }
 
 // watchedSharesPages forks children that have 64 MiB in common with their parent.
+func watchedSparesInterpreters(t *testing.T, r *rig) {
+	s := r.sealed(t)
+	w := watchedSandbox(t, s)
+	first, other := runner(t, s), runnerAs(t, s, kernel.Program{Beside: true})
+	other.prints("block = b'x' * (64 << 20)", "")
+	if name, over, err := w.KillLargest(t.Context(), 0); err != nil || !over || name != "" {
+		t.Errorf("killed %q (%v)", name, err)
+	}
+	other.prints("print(len(block))", "67108864")
+	first.prints("print(1)", "1")
+}
+
 func watchedSharesPages(t *testing.T, r *rig) {
 	s, _ := r.sealedSpec(t)
 	w := watchedSandbox(t, s)

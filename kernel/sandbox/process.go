@@ -27,13 +27,14 @@ const (
 type Process struct {
 	sandbox *Sandbox
 	id      int64
-	pid     int    // as seen inside; written before anybody else has the process
+	pid     int    // as seen inside; written before anybody else has the process, and guarded by the sandbox's lock until then
 	onHost  int    // the same, as the host sees it; this and the next two are of a copy of the interpreter only
 	score   []byte // that it had before it became the first to go when memory runs out
 	waits   bool   // it is not the interpreter, or no longer
 	control net.Conn
 	stdout  *os.File
 	stderr  *os.File
+	beside  bool        // it is the runner of an interpreter beside the first one
 	killed  atomic.Bool // by the host
 	done    chan struct{}
 	exit    kernel.Exit   // written before done is closed, as are
@@ -189,13 +190,26 @@ func (s *Sandbox) start(ctx context.Context, cmd kernel.Program) (_ *Process, er
 		_ = p.Signal(syscall.SIGKILL)
 		return nil, err
 	}
-	p.pid = started.PID
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.pid, p.beside = started.PID, cmd.Beside
 	if p.control != nil && !cmd.Beside {
-		s.mu.Lock()
 		s.runner, s.interpreter = started.PID, p.id
-		s.mu.Unlock()
 	}
 	return p, nil
+}
+
+// interpreters returns the pids inside of the interpreters that live: the first one's, and those beside it.
+func (s *Sandbox) interpreters() map[int]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pids := map[int]bool{s.runner: true}
+	for _, p := range s.processes {
+		if p.beside {
+			pids[p.pid] = true
+		}
+	}
+	return pids
 }
 
 // admit gives a process that is about to start an id by which its exit is reported. It returns false if everything has

@@ -56,6 +56,7 @@ type Sandbox struct {
 	stderr  *tail  // of pid 1, or of the keeper that it comes from
 	scratch string // the directory of its temporary files, if it has one
 	handle  kernel.Handle
+	shared  int64 // bytes that pid 1 shares with the fork server that it was forked from
 
 	reaped chan struct{} // closed when pid 1, and with it every process inside, is gone
 	ended  chan struct{} // closed when, in addition, every message of pid 1 has been handled
@@ -87,7 +88,6 @@ type Sandbox struct {
 	runner        int      // the pid inside of the interpreter: of its runner, or of that one's copy that was woken last
 	interpreter   int64    // the id of the same process
 	reading       *reading // the last one; nil before
-	shared        int64    // bytes that pid 1 shares with the fork server that it was forked from
 }
 
 func newSandbox(b *Backend, env kernel.Environment) (*Sandbox, error) {

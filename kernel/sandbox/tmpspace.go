@@ -138,7 +138,7 @@ func closeDuplicate(fd int, st *unix.Stat_t) {
 	}
 }
 
-// KillLargest kills the process that uses the most memory, except for pid 1 and the runner, if all together still use
+// KillLargest kills the process that uses the most memory, except for pid 1 and the interpreters, if all together still use
 // more than limit. Processes that are ending do not count: killing another one for their memory would be a mistake. Nor do
 // pages count twice that processes share since a fork, as they do in Usage.
 func (s *Sandbox) KillLargest(_ context.Context, limit int64) (name string, over bool, err error) {
@@ -146,9 +146,7 @@ func (s *Sandbox) KillLargest(_ context.Context, limit int64) (name string, over
 	if err != nil {
 		return "", false, err
 	}
-	s.mu.Lock()
-	runner, shared := s.runner, s.shared
-	s.mu.Unlock()
+	interpreters := s.interpreters()
 	var largest procfs.Process
 	victim := 0
 	var t tally
@@ -157,8 +155,8 @@ func (s *Sandbox) KillLargest(_ context.Context, limit int64) (name string, over
 		if err != nil || p.Ending {
 			continue
 		}
-		if pid == s.handle.PID || p.InsidePID == runner {
-			t.addShare(pid, p, shared)
+		if pid == s.handle.PID || interpreters[p.InsidePID] {
+			t.addShare(pid, p, s.shared)
 			continue
 		}
 		t.addShare(pid, p, 0)

@@ -23,7 +23,7 @@ var (
 // Usage returns what the sandbox uses, including pid 1; Processes lists all processes except pid 1, and PIDs counts
 // their threads, as the limit does. Without a control group, the memory is the sum over the processes of what no file
 // on a disk backs, plus files in memory and the data in sockets and pipes, and the peak is the peak of the largest
-// process; the memory that pid 1 and the runner share with a fork server is left out.
+// process; the memory that pid 1 and the interpreters share with a fork server is left out.
 func (s *Sandbox) Usage(ctx context.Context) (kernel.Usage, error) {
 	usage, err := s.usage()
 	if err != nil {
@@ -48,9 +48,7 @@ func (s *Sandbox) usage() (kernel.Usage, error) {
 	if err != nil {
 		return kernel.Usage{}, err
 	}
-	s.mu.Lock()
-	shared, runner := s.shared, s.runner
-	s.mu.Unlock()
+	interpreters := s.interpreters()
 	var usage kernel.Usage
 	var t tally
 	for _, pid := range pids {
@@ -63,8 +61,8 @@ func (s *Sandbox) usage() (kernel.Usage, error) {
 		}
 		usage.CPU += p.CPU + p.Reaped
 		inherited := int64(0)
-		if pid == s.handle.PID || p.InsidePID == runner {
-			inherited = shared
+		if pid == s.handle.PID || interpreters[p.InsidePID] {
+			inherited = s.shared
 		}
 		if unheld {
 			t.add(pid, p, inherited)
