@@ -84,6 +84,8 @@ func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, v
 
 		{"the runner answers on its control stream", runnerAnswers},
 		{"a runner beside the first one shares its files and processes, and ends alone", runnerBeside},
+		{"a runner beside the first one ends while it waits for a child to run its program", runnerBesideWaits},
+		{"processes that are stopped before they run do not hold up others", startsAreStopped},
 		{"the runner has no descriptors but the standard ones and control", runnerDescriptors},
 		{"the runner is an ordinary interpreter", runnerIsOrdinary},
 		{"the runner has room for sixty threads in 512 MiB", runnerThreads},

@@ -2,6 +2,7 @@ package kerneltest
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"net"
 	"strings"
@@ -167,6 +168,61 @@ print(lives(), x)`, "False 1")
 		t.Errorf("it ended with %+v", exit)
 	}
 	first.prints("print(x)", "1")
+}
+
+// runnerBesideWaits has a runner in a call that cannot be interrupted, and from which it returns when its child has opened a file.
+func runnerBesideWaits(t *testing.T, r *rig) {
+	s := r.sealed(t)
+	first := runner(t, s)
+	first.prints("import os; os.mkfifo('fifo')", "")
+	other := runnerAs(t, s, kernel.Program{Beside: true})
+	threads := func() int64 {
+		usage, err := s.Usage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return usage.PIDs
+	}
+	before := threads()
+	other.send("import os; os.posix_spawn('/bin/true', ['true'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, 'fifo', os.O_RDONLY, 0)])")
+	for end := time.Now().Add(patience); threads() == before && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := other.process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, other.process)
+	runnerAs(t, s, kernel.Program{Beside: true}).prints("print(1)", "1")
+	first.prints("print(1)", "1")
+}
+
+func startsAreStopped(t *testing.T, r *rig) {
+	s := r.sealed(t)
+	stopper := start(t, s, r.pythonCommand(`
+import os, signal
+print("up", flush=True)
+while True:
+    try:
+        os.kill(-1, signal.SIGSTOP)
+    except OSError: # where processes can signal only what they have started
+        pass
+`))
+	output(t, stopper).next()
+	for range 10 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		p, err := s.Start(ctx, kernel.Program{Args: []string{"true"}})
+		cancel()
+		if err != nil {
+			break
+		}
+		p.Stdout().Close()
+		p.Stderr().Close()
+	}
+	if err := stopper.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, stopper)
+	runner(t, s).prints("print(1)", "1")
 }
 
 func runnerDescriptors(t *testing.T, r *rig) {

@@ -7,17 +7,21 @@ of another process, or look at its open files.
 import marshal
 import os
 import resource
+import select
 import stat
+import time
 from collections.abc import Callable, Iterable
 
 import _signal
 
 from . import linux
 
+_PATIENCE = 5.0  # s for a helper: processes of its user can stop it where Landlock does not bound signals
+
 
 def as_user(uid: int, work: Callable[[], object]) -> object:
     """The result of work, done in a child that has become this user. Turns a failure there into OSError or
-    RuntimeError."""
+    RuntimeError, and so it does if the child takes too long."""
     read, write = os.pipe()
     pid = linux.fork()
     if not pid:
@@ -34,8 +38,8 @@ def as_user(uid: int, work: Callable[[], object]) -> object:
         finally:
             os._exit(0)
     os.close(write)
-    with open(read, "rb") as f:
-        answer = f.read()
+    answer = _read(read, time.monotonic() + _PATIENCE)
+    os.kill(pid, _signal.SIGKILL)  # in case that it was stopped
     os.waitpid(pid, 0)
     if not answer:
         raise RuntimeError("a helper ended")
@@ -45,6 +49,20 @@ def as_user(uid: int, work: Callable[[], object]) -> object:
     if number:
         raise RuntimeError(result)
     return result
+
+
+def _read(fd: int, until: float) -> bytes:
+    """What comes until the end, or nothing if that takes longer."""
+    text = b""
+    ready = select.poll()
+    with open(fd, "rb", buffering=0) as f:
+        ready.register(f, select.POLLIN)
+        while ready.poll(max(0.0, until - time.monotonic()) * 1000):
+            part = f.read(1 << 16)
+            if not part:
+                return text
+            text += part
+    return b""
 
 
 def become(uid: int) -> None:

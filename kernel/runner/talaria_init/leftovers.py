@@ -1,5 +1,6 @@
 """Ends what an interpreter that another one replaces has started."""
 
+import contextlib
 import os
 import select
 import time
@@ -26,15 +27,16 @@ class Process(NamedTuple):
 
 def end(interpreter: int, leader: bool, is_ours: Callable[[Process], bool]) -> None:
     """Kills all other processes of the interpreter's session, all descendants of the interpreter, and those that is_ours
-    returns True for, with their descendants, and waits for these. Kills the interpreter, which is stopped, if it is to end, too:
-    after the others, since it is what they are recognized by."""
+    returns True for, with their descendants, and waits for these. Kills the interpreter, which is stopped if possible, if it is to end,
+    too: after the others, since it is what they are recognized by."""
     sessions = {interpreter}
     until = time.monotonic() + _PATIENCE
     while time.monotonic() < until and (found := _open(interpreter, sessions, is_ours)):
         ended = select.poll()
         try:
             for fd in found:
-                _signal.pidfd_send_signal(fd, _signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # its parent has waited for it
+                    _signal.pidfd_send_signal(fd, _signal.SIGKILL)
                 ended.register(fd, select.POLLIN)
             left = len(found)
             while left and (gone := ended.poll(max(0, int((until - time.monotonic()) * 1000)))):

@@ -1,7 +1,8 @@
 """Pid 1 of a sandbox: parks, seals, starts processes on request, reports how they ended, and reaps all
 others.
 
-It is single-threaded and runs no user code. When the host's end of its socket closes it ends, and with it, by
+It is single-threaded and runs no user code, and nothing that code inside does may make it wait: children can be stopped, and
+need not stop when they are told to. When the host's end of its socket closes it ends, and with it, by
 the kernel's rule for pid 1, everything in the sandbox.
 
 It is also the keeper of an environment: pid 1 of a sandbox that belongs to no session, in which a fork server
@@ -15,7 +16,9 @@ import os
 import resource
 import select
 import sys
+import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import _signal
 
@@ -32,6 +35,9 @@ from .spare import Spare
 from .step import StepError, step
 from .wire import FIRST_FD, Channel, decode, encode, move_up_front, pair
 
+_START_PATIENCE = 30.0  # s for a child to become what it was started as
+_STOP_PATIENCE = 0.25  # s for a process to stop
+
 
 def main() -> Next:
     """Serves the host. It returns only in children that become something else, with the function that these
@@ -44,11 +50,29 @@ def main() -> Next:
     return Init(Channel.only(FIRST_FD)).serve()
 
 
+@dataclass
+class Starting:
+    """A child that is not yet what it was started as."""
+
+    id: int
+    pid: int
+    start: Start
+    channel: Channel  # ends when it is that, or has ended
+    age: tuple[int, int] | None  # see leftovers.Process; None for the first runner
+    until: float
+    failure: bytes = b""  # an error number
+
+    def why(self) -> str:
+        name = self.start.script or next(iter(self.start.args), "the runner")
+        return f"{name}: {os.strerror(int(self.failure))}"
+
+
 class Init:
     def __init__(self, channel: Channel, ready: Spare | None = None) -> None:
         self._channel = channel
         self._spare = ready
         self._children: dict[int, int] = {}  # id by pid
+        self._starting: dict[int, Starting] = {}  # by pid
         self._groups: set[int] = set()  # those of the children whose process groups end with them
         self._beside: set[int] = set()  # runners beside the first one
         self._first_command: tuple[int, int] | None = None  # the age of the first of both, see leftovers.Process
@@ -91,14 +115,20 @@ class Init:
         if first:
             self._handle(first, [])
         while True:
-            ready = dict(self._poll.poll())
+            ready = dict(self._poll.poll(self._time_to_start()))
+            for fd in ready.keys() & self._listeners.keys():  # before others get the number of a descriptor that is ready
+                self._answer(fd, ready[fd])
             if wake in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake, 4096)
                 self._let_savers_go_on()
                 self._reap()
-            for fd in ready.keys() & self._listeners.keys():
-                self._answer(fd, ready[fd])
+            for child in list(self._starting.values()):
+                if child.channel.fileno() in ready:
+                    self._hear(child)
+                elif child.until < time.monotonic():
+                    child.failure = str(errno.ETIMEDOUT).encode()
+                    self._begun(child)
             if self._channel.fileno() in ready:
                 received = self._channel.receive()
                 if received is None:
@@ -118,11 +148,14 @@ class Init:
         except StepError as e:
             self._channel.send(encode(op="failed", id=id, error=str(e), step=e.step, errno=e.errno))
         except Exception as e:
-            self._channel.send(encode(op="failed", id=id, error=f"{op}: {e}", errno=getattr(e, "errno", None) or 0))
+            self._failed(id, op, e)
         finally:
             if not self._next:
                 for fd in fds:
                     os.close(fd)
+
+    def _failed(self, id: int, op: str, error: Exception) -> None:
+        self._channel.send(encode(op="failed", id=id, error=f"{op}: {error}", errno=getattr(error, "errno", None) or 0))
 
     def _park(self, id: int, body: dict, fds: list[int]) -> None:
         interpreter.engine = body.pop("engine")
@@ -215,13 +248,11 @@ class Init:
         pid = linux.fork()
         if pid:
             theirs.close()
-            self._hear(ours)
-            if start.beside:
-                self._beside.add(pid)
-                self._note_command(pid)
-            self._started(id, pid)
+            self._follow_start(id, pid, start, ours, noted=start.beside)
             return
         self._channel.forget()
+        for child in self._starting.values():
+            child.channel.forget()
         ours.close()
         try:
             runner = Runner()
@@ -245,31 +276,49 @@ class Init:
             raise
         finally:
             theirs.close()
-        failure = self._hear(ours)
-        if not failure:
-            if start.group:
-                self._groups.add(pid)
-            self._note_command(pid)
-            self._started(id, pid)
-            return
-        os.waitpid(pid, 0)
-        raise OSError(int(failure), f"{start.args[0]}: {os.strerror(int(failure))}")
+        self._follow_start(id, pid, start, ours, noted=True)
 
-    def _note_command(self, pid: int) -> None:
-        if self._first_command is None:
-            process = leftovers.look(pid)
-            self._first_command = process.age if process else (0, 0)
+    def _follow_start(self, id: int, pid: int, start: Start, channel: Channel, noted: bool) -> None:
+        """Goes on while a child becomes what it was started as: code inside may stop it."""
+        process = leftovers.look(pid) if noted else None
+        age = process.age if process else (0, 0) if noted else None
+        self._children[pid] = id
+        self._starting[pid] = Starting(id, pid, start, channel, age, time.monotonic() + _START_PATIENCE)
+        self._poll.register(channel.fileno(), select.POLLIN)
 
-    def _hear(self, channel: Channel) -> bytes:
-        """What a child sends until it is a command, or has ended: an error number, or nothing."""
-        failure = b""
-        while received := channel.receive():
+    def _time_to_start(self) -> float | None:
+        """How long, in ms, the children have at least to become what they were started as."""
+        if not self._starting:
+            return None
+        return max(0.0, min(child.until for child in self._starting.values()) - time.monotonic()) * 1000 + 1
+
+    def _hear(self, child: Starting) -> None:
+        """Takes what a child sends until its channel ends: an error number, or descriptors to listen to."""
+        if received := child.channel.receive():
             said, listeners = received
             self._listen(listeners)
             if said != LISTEN:
-                failure = said
-        channel.close()
-        return failure
+                child.failure = said
+        else:
+            self._begun(child)
+
+    def _begun(self, child: Starting) -> None:
+        """Reports what has become of a child."""
+        del self._starting[child.pid]
+        self._poll.unregister(child.channel.fileno())
+        child.channel.close()
+        if child.failure:
+            del self._children[child.pid]
+            os.kill(child.pid, _signal.SIGKILL)  # in case that it was stopped
+            self._failed(child.id, "start", OSError(int(child.failure), child.why()))
+            return
+        if child.age is not None:
+            self._first_command = min(child.age, self._first_command or child.age)
+        if child.start.beside:
+            self._beside.add(child.pid)
+        elif child.start.group:
+            self._groups.add(child.pid)
+        self._started(child.id, child.pid)
 
     def _listen(self, fds: Iterable[int]) -> None:
         for fd in fds:
@@ -295,7 +344,9 @@ class Init:
 
     def _signal(self, id: int, body: dict, fds: list[int]) -> None:
         pid = self._pid(body["process"])
-        if pid in self._beside and body["signal"] == _signal.SIGKILL:
+        if pid in self._starting:
+            os.kill(pid, body["signal"])
+        elif pid in self._beside and body["signal"] == _signal.SIGKILL:
             self._stop(pid)
             leftovers.end(pid, leader=True, is_ours=_nothing)
         elif pid in self._groups:
@@ -325,14 +376,19 @@ class Init:
         self._channel.send(encode(op="done", id=id))
 
     def _stop(self, pid: int) -> None:
+        """Stops a process, so that it starts no other ones while those that it has started are looked for. It need not take place
+        in time: a thread that waits for a child to run its program does not stop, and other processes can let it go on."""
         os.kill(pid, _signal.SIGSTOP)
-        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        until = time.monotonic() + _STOP_PATIENCE
+        while not os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG) and time.monotonic() < until:
+            time.sleep(0.001)
 
     def _is_orphan_of_cells(self, process: leftovers.Process) -> bool:
         """Whether a process has lost its parent and cannot descend from a command, since it is older than all of them. Of younger
         ones, nothing says whether a cell or a command started them."""
         orphan = process.parent == os.getpid() and process.pid not in self._children
-        return orphan and (self._first_command is None or process.age < self._first_command)
+        commands = (self._first_command, *(child.age for child in self._starting.values()))
+        return orphan and all(age is None or process.age < age for age in commands)
 
     def _save(self, id: int, body: dict, fds: list[int]) -> None:
         """Has a copy of the interpreter save its variables. The answer follows when it has stopped, which is how it says that it
@@ -373,6 +429,9 @@ class Init:
                 return
             if ended is None:
                 return
+            if child := self._starting.get(ended.si_pid):
+                while child.pid in self._starting:  # the other end of its channel is closed
+                    self._hear(child)
             if ended.si_pid in self._groups:  # until it is reaped, no other group can have its number
                 self._groups.discard(ended.si_pid)
                 with contextlib.suppress(ProcessLookupError, PermissionError):
