@@ -1,6 +1,7 @@
 package landlock_test
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,6 +100,39 @@ func TestWhatPid1LeavesBehindEndsWithCloseWhereRootCanTell(t *testing.T) {
 	defer lock.Close()
 	// Dying processes hold it for a moment; this waits until none does.
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Error(err)
+	}
+}
+
+// A pid 1 that is stopped stands for one that does not go on for another reason.
+func TestCloseEndsWhatPid1DoesNotEnd(t *testing.T) {
+	dir := kerneltest.StateDir(t)
+	s, err := newBackend(t, dir).Create(t.Context(), environment(t), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Seal(t.Context(), newSpec(t, dir)); err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Start(t.Context(), kernel.Program{Args: []string{"/bin/sh", "-c", "setsid sh -c 'trap \"\" TERM HUP INT; while :; do sleep 100; done' & wait"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stderr().Close()
+	defer p.Stdout().Close()
+	if err := syscall.Kill(s.Handle().PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	if exit := p.Exit(); !exit.Lost {
+		t.Errorf("%+v", exit)
+	}
+	// It ends when nobody is left who could write.
+	if _, err := io.Copy(io.Discard, p.Stdout()); err != nil {
 		t.Error(err)
 	}
 }

@@ -44,6 +44,13 @@ var pythonEnv = []string{"LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin", "M
 // maxDiagnosis bounds how much of pid 1's standard error is kept.
 const maxDiagnosis = 8 << 10
 
+// endPatience is how long a pid 1 may take to end everything that it has started, where the kernel does not do that, and killPatience
+// how long after that it may take to notice that the host has done it.
+const (
+	endPatience  = 10 * time.Second
+	killPatience = time.Second
+)
+
 // Sandbox is one set of namespaces with its pid 1. It is safe for concurrent use.
 type Sandbox struct {
 	backend *Backend
@@ -381,7 +388,7 @@ func (s *Sandbox) destroy() error {
 	s.closing = true
 	s.mu.Unlock()
 	s.kill()
-	<-s.ended
+	s.awaitEnd()
 	s.conn.Close()
 	s.task.Close()
 	s.closeSocketList()
@@ -399,6 +406,48 @@ func (s *Sandbox) kill() {
 		s.task.Kill()
 	} else {
 		_ = s.conn.CloseWrite() // it may be closed already
+	}
+}
+
+// awaitEnd returns when everything inside has ended.
+func (s *Sandbox) awaitEnd() {
+	s.mu.Lock()
+	sealed := s.sealed
+	s.mu.Unlock()
+	if sealed && !s.backend.tier.Contained() && !s.endsWithin(endPatience) {
+		s.backend.cfg.Log.Error("pid 1 of a sandbox does not end; killing everything inside", "pid", s.handle.PID)
+		for range 10 { // what is started meanwhile as well, while its parents still say that it is inside
+			s.killInside()
+			if s.endsWithin(killPatience / 10) {
+				return
+			}
+		}
+		s.task.Kill()
+	}
+	<-s.ended
+}
+
+func (s *Sandbox) endsWithin(patience time.Duration) bool {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-s.ended:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// killInside kills all processes but pid 1.
+func (s *Sandbox) killInside() {
+	pids, _ := s.pids() // without a list, pid 1 alone is killed
+	for _, pid := range pids {
+		if pid == s.handle.PID {
+			continue
+		}
+		if p, err := procfs.ReadStat(pid); err == nil {
+			_ = killProcess(pid, p.StartTime) // it may be ending
+		}
 	}
 }
 
