@@ -316,6 +316,64 @@ func TestAHostileE2BContextEndsAlone(t *testing.T) {
 	}
 }
 
+// Where no control group holds the memory of a sandbox, the cell that takes it is interrupted, and at worst its context ends: not
+// one that has variables and is idle.
+func TestE2BContextsKeepTheirVariablesWhenAnotherOneTakesTheMemory(t *testing.T) {
+	t.Parallel()
+	s, box, _, create := e2bContexts(t, "landlock", asUser, `{}`)
+	s.want(t, call{method: "PATCH", path: "/v1/sessions/" + box.SandboxID, body: `{"limits":{"memory_bytes":500000000}}`}, http.StatusOK, "")
+	own, idle, hungry := e2bContext{ID: "_python"}, create(`{}`), create(`{}`)
+	prints := func(c e2bContext, code, want string) {
+		t.Helper()
+		if got := s.e2bPrints(t, box, c.ID, code); got != want {
+			t.Errorf("%s: %q prints %q, want %q", c.ID, code, got, want)
+		}
+	}
+	prints(own, "x = 'own'", "")
+	prints(idle, "x = b'x' * 220_000_000", "")
+	prints(hungry, "import time\nx = 'hungry'\ndef take():\n    block = b'x' * 280_000_000\n    time.sleep(60)\ntake()", "MemoryError")
+	prints(hungry, "print(x)", "hungry\n")
+	prints(idle, "print(len(x))", "220000000\n")
+	prints(hungry, "x = b'x' * 280_000_000\nwhile True:\n    try: time.sleep(60)\n    except BaseException: pass", "KernelDied")
+	prints(own, "print(x)", "own\n")
+	prints(idle, "print(len(x))", "220000000\n")
+	prints(hungry, "print('x' in globals())", "False\n")
+}
+
+// A call in which a process cannot be interrupted, nor stopped, does not keep its context.
+func TestAnE2BContextThatCannotBeStoppedIsDeleted(t *testing.T) {
+	t.Parallel()
+	eachTier(t, func(t *testing.T, tier string, who identity) {
+		s, box, ask, create := e2bContexts(t, tier, who, `{}`)
+		own, stuck, other := e2bContext{ID: "_python"}, create(`{}`), create(`{}`)
+		if got := s.e2bPrints(t, box, own.ID, "import os; x = 'own'; os.mkfifo('fifo')"); got != "" {
+			t.Fatal(got)
+		}
+		stop := "import os\nprint('begun', flush=True)\nos.posix_spawn('/bin/true', ['true'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, 'fifo', os.O_RDONLY, 0)])"
+		id := s.queue(t, stuck.ID, stop)
+		for event, err := range s.Client().ExecutionEvents(within(t), stuck.ID, id, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, begun := event.Body.(api.Stream); begun {
+				break
+			}
+		}
+		ask("POST", "/"+stuck.ID+"/restart", "", http.StatusOK)
+		if e := s.ended(t, stuck.ID, id); e.Status != api.StatusDied {
+			t.Errorf("its cell is %s", e.Status)
+		}
+		s.queue(t, stuck.ID, stop)
+		ask("DELETE", "/"+stuck.ID, "", http.StatusNoContent)
+		for _, c := range []e2bContext{own, other} {
+			if got := s.e2bPrints(t, box, c.ID, "print(globals().get('x', 'other'))"); got != map[e2bContext]string{own: "own\n", other: "other\n"}[c] {
+				t.Errorf("beside it, %q is printed", got)
+			}
+		}
+		s.e2bCall(t, "DELETE", "/e2b/sandboxes/"+box.SandboxID, s.Token, "", "", http.StatusNoContent)
+	})
+}
+
 // wantBeside checks that the API shows the session of a context, that this changes nothing that belongs to its sandbox, and that it ends
 // with that.
 func (s *Server) wantBeside(t *testing.T, box e2bSandbox, c e2bContext) {

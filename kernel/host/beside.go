@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"talaria/kernel"
 	"talaria/kernel/command"
@@ -16,6 +17,9 @@ import (
 
 // ReasonBeside is the reason of kernels that end because the kernel does whose sandbox they share.
 const ReasonBeside = "beside_ended"
+
+// sharedGrace is how long the processes of a part of a sandbox may take to end, before the whole sandbox does.
+const sharedGrace = 10 * time.Second
 
 // shared is a part of a sandbox that belongs to another kernel: an interpreter beside that one's, and what it starts. It ends with
 // that sandbox, at the latest.
@@ -157,14 +161,31 @@ func (s *shared) MakeTerminal() (master, slave *os.File, err error) {
 	return nil, nil, errors.ErrUnsupported
 }
 
-// Close kills what was started through it, and returns when that has ended.
+// Close kills what was started through it, and returns when that has ended. If that takes too long, it ends the kernel that owns the
+// sandbox, which takes everything inside with it.
 func (s *shared) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	left := s.living()
 	s.mu.Unlock()
+	ended := make(chan error, 1)
+	go func() { ended <- end(left) }() // sending a signal may take as long as the wait
+	grace := time.NewTimer(sharedGrace)
+	defer grace.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-grace.C:
+	}
+	s.main.log.Error("processes of a session beside this one do not end; its sandbox is closed")
+	s.main.kill(ending{reason: exitReason(kernel.Exit{Lost: true})})
+	return <-ended
+}
+
+// end kills these processes and waits for them.
+func end(processes []kernel.Process) error {
 	var errs []error
-	for _, p := range left {
+	for _, p := range processes {
 		if err := p.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			errs = append(errs, err)
 			continue

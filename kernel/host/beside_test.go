@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"talaria/kernel"
 	"talaria/kernel/command"
@@ -40,6 +41,23 @@ func TestAKernelBesideAnotherOneEndsAlone(t *testing.T) {
 	}
 	r.execute(command.Execution{ID: "e2", Code: "still here"})
 	r.expect(r.untilFinished(), "e2: started", `e2: stdout "still here"`, "e2: finished ok")
+}
+
+func TestAKernelThatCannotBeEndedAloneEndsWithItsSandbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, kerneltest.Cells((*kerneltest.Cell).Stuck), func(_ *host.HostConfig, f *kerneltest.Fake) { f.Deaf = true })
+		other := r.beside("other")
+		other.execute(command.Execution{ID: "e1"})
+		other.until(is[record.Started])
+		if err := r.host.Stop(t.Context(), other.key, "reset"); err != nil {
+			t.Fatal(err)
+		}
+		for one, want := range map[*rig]string{other: "reset", r: "sandbox_lost"} {
+			if died := one.untilDied(); died[len(died)-1].Body.(record.Died).Reason != want {
+				t.Errorf("%s ended with %v, want %s", one.key.Session, words(died), want)
+			}
+		}
+	})
 }
 
 func TestAKernelEndsWithTheSandboxThatItShares(t *testing.T) {

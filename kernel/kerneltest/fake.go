@@ -36,6 +36,8 @@ type Fake struct {
 	OnClose func()
 	// Shell is what its sandboxes run on terminals, instead of every command; with nil they run none.
 	Shell Shell
+	// Deaf makes no signal reach its processes: they end with their sandbox.
+	Deaf bool
 	// LayerNames are the layers that its sandboxes report once sealed.
 	LayerNames []string
 
@@ -174,6 +176,7 @@ func (s *fakeSandbox) Start(_ context.Context, cmd kernel.Program) (kernel.Proce
 	if err != nil {
 		return nil, err
 	}
+	p.deaf = s.fake.Deaf
 	p.runner.Spec = *s.spec
 	s.processes = append(s.processes, p)
 	p.scripts.Go(func() {
@@ -239,6 +242,7 @@ func (s *fakeSandbox) close() {
 type fakeProcess struct {
 	control        io.ReadWriteCloser
 	stdout, stderr *os.File
+	deaf           bool
 	runner         *Runner
 	scripts        sync.WaitGroup
 	release        func() // closes the inner ends of the streams
@@ -314,7 +318,7 @@ func (p *fakeProcess) Stderr() *os.File            { return p.stderr }
 func (p *fakeProcess) Done() <-chan struct{}       { return p.done }
 
 func (p *fakeProcess) Signal(sig syscall.Signal) error {
-	if sig == syscall.SIGKILL {
+	if sig == syscall.SIGKILL && !p.deaf {
 		p.end(kernel.Exit{Signal: sig})
 	}
 	return nil
