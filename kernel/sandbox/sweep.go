@@ -108,7 +108,8 @@ func (b *Backend) sweepGroups(ctx context.Context, instance string, handles []ke
 }
 
 // endLeftovers kills the remaining processes of a sandbox's user when pid 1 has ended without doing so. Only root can,
-// as its sessions have users of their own; an ordinary user's processes cannot be told apart.
+// as its sessions have users of their own; an ordinary user's processes cannot be told apart. Where Landlock does not bound signals,
+// they can stop what is to kill them.
 func (s *Sandbox) endLeftovers() error {
 	s.mu.Lock()
 	uid, done := s.uid, s.nothingLeft
@@ -116,7 +117,9 @@ func (s *Sandbox) endLeftovers() error {
 	if done || s.backend.tier.Contained() || os.Geteuid() != 0 || uid <= 0 {
 		return nil
 	}
-	kill := exec.Command(s.env.Python, "-I", "-S", "-c", "import os\ntry: os.kill(-1, 9)\nexcept OSError: pass")
+	ctx, cancel := context.WithTimeout(context.Background(), endPatience)
+	defer cancel()
+	kill := exec.CommandContext(ctx, s.env.Python, "-I", "-S", "-c", "import os\ntry: os.kill(-1, 9)\nexcept OSError: pass")
 	kill.Dir = "/"
 	kill.Env = pythonEnv
 	kill.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
