@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -253,10 +254,33 @@ func (s *Session) deleteBeside(ctx context.Context) error {
 	})
 	for _, row := range rows {
 		if err == nil {
-			if err = s.m.Delete(ctx, row.Owner, row.ClientID); hasCode(err, api.CodeSessionNotFound) {
-				err = nil
-			}
+			err = s.m.deleteRow(ctx, row)
 		}
 	}
 	return err
+}
+
+// deleteRow deletes the session of a row. If somebody else is deleting it, deleteRow waits for that: without an error, the session is gone.
+func (m *Manager) deleteRow(ctx context.Context, row store.Session) error {
+	var awaited <-chan struct{}
+	for {
+		s, err := m.load(ctx, row.N, row.ID)
+		if errors.Is(err, ErrDeleted) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		other := s.beginDelete()
+		if other == nil {
+			defer s.Release()
+			return s.delete(ctx)
+		}
+		s.Release()
+		if other == awaited {
+			return fmt.Errorf("the deletion of session %s failed, and cannot be repeated before the server restarts", row.ID)
+		}
+		<-other
+		awaited = other
+	}
 }

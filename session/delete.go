@@ -17,15 +17,31 @@ func (m *Manager) Delete(ctx context.Context, owner, id string) error {
 		return err
 	}
 	defer s.Release()
-	s.mu.Lock()
-	first := !s.gone
-	s.gone = true
-	s.endCollecting()
-	s.mu.Unlock()
-	if !first {
+	if s.beginDelete() != nil {
 		return api.Errorf(api.CodeSessionNotFound, "you have no session %.140q", id)
 	}
-	ctx = context.WithoutCancel(ctx)
+	return s.delete(context.WithoutCancel(ctx))
+}
+
+// beginDelete begins an attempt to delete the session, which delete ends. If another one has begun, it returns what is closed when that
+// one ends, and begins none.
+func (s *Session) beginDelete() (other <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone {
+		return s.deleting
+	}
+	s.gone, s.deleting = true, make(chan struct{})
+	s.endCollecting()
+	return nil
+}
+
+// delete carries out what beginDelete began.
+func (s *Session) delete(ctx context.Context) error {
+	s.mu.Lock()
+	ended := s.deleting
+	s.mu.Unlock()
+	defer close(ended)
 	if err := s.deleteBeside(ctx); err != nil {
 		s.undelete()
 		return fmt.Errorf("delete the sessions beside it: %w", err)
@@ -33,7 +49,7 @@ func (m *Manager) Delete(ctx context.Context, owner, id string) error {
 	return s.remove(ctx)
 }
 
-// undelete ends an attempt to delete the session, which can be tried again.
+// undelete says that an attempt to delete the session has failed, and can be repeated.
 func (s *Session) undelete() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

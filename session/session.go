@@ -94,6 +94,7 @@ type Session struct {
 	notRestored  []api.NotRestored // when the present kernel got saved variables
 	pending      *api.PendingInput
 	gone         bool                    // being deleted, or deleted
+	deleting     chan struct{}           // closed when the newest attempt to delete the session has ended
 	beside       map[*Session]bool       // the loaded sessions in its sandbox; true: it needs this one's kernel, see holdMain
 	frozen       bool                    // the workspace is read-only, since the state disk is nearly full
 	stopCopying  context.CancelCauseFunc // ends the copying of a cell's files; nil when none are copied
