@@ -11,6 +11,7 @@ import (
 	"talaria/kernel/command"
 	"talaria/kernel/record"
 	"talaria/session"
+	"talaria/store"
 )
 
 // stopHost has the next call of Stop for one session wait, and then fail with an error if that is not nil.
@@ -107,5 +108,31 @@ func TestADeleteWaitsForThatOfASessionBesideIt(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestAServerForgetsASessionWhoseMainOneIsGone(t *testing.T) {
+	r := scripted(t, nil)
+	main, other := r.session(api.SessionRequest{ID: ptr("main")}), r.session(api.SessionRequest{ID: ptr("other")})
+	beside, kept := contextOf(t, main), contextOf(t, other)
+	n, _, err := r.db.FindSession(t.Context(), "ann", "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.db.Do(t.Context(), store.Write{Apply: func(tx *store.Tx) error { return tx.DisownSession(n) }}); err != nil {
+		t.Fatal(err)
+	}
+	r.kill()
+	r.open()
+	if _, err := r.Get("ann", beside.ID()); !errors.Is(err, session.ErrDeleted) {
+		t.Errorf("the session beside one that is gone: %v", err)
+	}
+	again := get(t, r, kept.ID())
+	defer again.Release()
+	if e := execute(t, again, "print 2"); e.Text != "2\n" {
+		t.Errorf("another one prints %q", e.Text)
+	}
+	if rows, err := r.db.AllSessions(t.Context()); err != nil || len(rows) != 2 {
+		t.Errorf("there are %d sessions (%v)", len(rows), err)
 	}
 }

@@ -35,6 +35,9 @@ func (m *Manager) recover(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := m.disownBeside(ctx); err != nil {
+		return err
+	}
 	disowned, err := m.cfg.Store.DisownedSessions(ctx)
 	if err != nil {
 		return err
@@ -107,6 +110,18 @@ func (m *Manager) recover(ctx context.Context) error {
 		return err
 	}
 	return m.sweepFolders(ctx)
+}
+
+// disownBeside begins to delete the sessions beside one that is gone: they cannot be loaded.
+func (m *Manager) disownBeside(ctx context.Context) error {
+	lost, err := m.cfg.Store.SessionsBesideNone(ctx)
+	for _, n := range lost {
+		if err == nil {
+			m.cfg.Log.Warn("a session outlived the one in whose sandbox it ran; it is deleted", "number", n)
+			err = m.cfg.Store.Do(ctx, store.Write{Apply: func(tx *store.Tx) error { return tx.DisownSession(n) }})
+		}
+	}
+	return err
 }
 
 // countOwners counts what each owner has, as the last server left it.

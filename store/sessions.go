@@ -232,9 +232,20 @@ func (s *Store) SessionsBeside(ctx context.Context, n int64) ([]Session, error) 
 	return s.sessions(ctx, `WHERE owner <> '' AND beside = ? AND beside <> 0 ORDER BY n`, n)
 }
 
+// SessionsBesideNone lists the numbers of the sessions that are beside one that is deleted, or whose deletion has begun.
+func (s *Store) SessionsBesideNone(ctx context.Context) ([]int64, error) {
+	return s.numbers(ctx, `WHERE owner <> '' AND beside <> 0
+		AND NOT EXISTS (SELECT 1 FROM sessions AS main WHERE main.n = sessions.beside AND main.owner <> '')`)
+}
+
 // DisownedSessions lists the numbers of sessions whose deletion has begun.
 func (s *Store) DisownedSessions(ctx context.Context) ([]int64, error) {
-	rows, err := s.ro.QueryContext(ctx, `SELECT n FROM sessions WHERE owner = '' ORDER BY n`)
+	return s.numbers(ctx, `WHERE owner = ''`)
+}
+
+// numbers lists the numbers of the sessions that a condition selects.
+func (s *Store) numbers(ctx context.Context, where string) ([]int64, error) {
+	rows, err := s.ro.QueryContext(ctx, `SELECT n FROM sessions `+where+` ORDER BY n`)
 	if err != nil {
 		return nil, err
 	}
