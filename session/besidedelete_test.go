@@ -136,3 +136,30 @@ func TestAServerForgetsASessionWhoseMainOneIsGone(t *testing.T) {
 		t.Errorf("there are %d sessions (%v)", len(rows), err)
 	}
 }
+
+func TestASessionThatIsDeletedStartsNoKernel(t *testing.T) {
+	r, h := stopping(t)
+	s := r.session(api.SessionRequest{ID: ptr("s")})
+	defer s.Release()
+	execute(t, s, "print 1")
+	h.waitIn(s)
+	deleted, woken := make(chan error, 1), make(chan error, 20)
+	go func() { deleted <- r.Delete(context.Background(), "ann", "s") }()
+	<-h.waits
+	for range cap(woken) {
+		go func() {
+			_, err := s.Wake(context.Background())
+			woken <- err
+		}()
+	}
+	soon(deleted) // it waits; meanwhile those come
+	h.goesOn <- nil
+	if err := <-deleted; err != nil {
+		t.Error(err)
+	}
+	for range cap(woken) {
+		if err := <-woken; !errors.Is(err, session.ErrDeleted) {
+			t.Fatalf("a wake during the delete: %v", err)
+		}
+	}
+}

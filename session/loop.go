@@ -59,6 +59,9 @@ func (s *Session) live(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case do := <-s.commands:
+			if ctx.Err() != nil { // it ends; in particular, it starts no kernel any more
+				return
+			}
 			s.work(ctx, do)
 		case <-s.wake:
 			s.work(ctx, func(context.Context) {})
@@ -114,6 +117,13 @@ func (s *Session) doThen(ctx context.Context, f func(context.Context) error, the
 	select {
 	case err := <-done:
 		return err
+	case <-s.stopped:
+		select {
+		case err := <-done: // it ended the goroutine
+			return err
+		default:
+			return s.ending()
+		}
 	case <-ctx.Done():
 		return ctx.Err()
 	}
