@@ -41,6 +41,11 @@ func (s *Session) CreateBeside(ctx context.Context, req BesideRequest) (made *Se
 		}
 		set.Name, set.Metadata, set.Packages = req.Name, req.Metadata, nil
 		set.Checkpoints.Mode = api.CheckpointsOff
+		row, err := s.m.cfg.Store.SessionNumber(own, s.n)
+		if err != nil {
+			return err
+		}
+		set.Builtin = row.BuiltinTools
 		made, err = s.m.make(ctx, making{owner: s.owner, set: set, main: s, folder: req.Folder})
 		return err
 	})
