@@ -135,12 +135,10 @@ func (s *Session) share() {
 	s.limits.MemoryBytes, s.limits.CPUs, s.limits.PIDs, s.limits.DiskBytes = limits.MemoryBytes, limits.CPUs, limits.PIDs, limits.DiskBytes
 }
 
-// checkShared refuses a change of what belongs to the sandbox of another session, or of what sessions beside this one evade.
+// checkShared refuses a change of what belongs to the sandbox of another session.
 func (s *Session) checkShared(p api.SessionPatch) error {
 	l := p.Limits
 	switch {
-	case s.main == nil && p.Budgets != nil && len(s.loadedBeside()) > 0:
-		return api.Invalid("sessions in the sandbox of this one would not count against its budgets; delete them first")
 	case s.main == nil:
 		return nil
 	case p.Network != nil, l != nil && (l.MemoryBytes != nil || l.CPUs != nil || l.PIDs != nil || l.DiskBytes != nil):
@@ -150,6 +148,19 @@ func (s *Session) checkShared(p api.SessionPatch) error {
 		return s.noCheckpoints()
 	}
 	return nil
+}
+
+// checkBudgets refuses budgets of a session with others beside it, whose cells would not count. On the session's goroutine, on which those
+// are created.
+func (s *Session) checkBudgets(ctx context.Context, wanted api.Budgets) error {
+	if wanted == (api.Budgets{}) || s.main != nil {
+		return nil
+	}
+	rows, err := s.m.cfg.Store.SessionsBeside(ctx, s.n)
+	if err == nil && len(rows) > 0 {
+		err = api.Invalid("sessions in the sandbox of this one would not count against its budgets; delete them first")
+	}
+	return err
 }
 
 // noCheckpoints says why a session beside another one has no checkpoints.

@@ -54,6 +54,11 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 	if err := s.m.operator.CheckPatch(p, &set); err != nil {
 		return err
 	}
+	if p.Budgets != nil {
+		if err := s.checkBudgets(ctx, set.Budgets); err != nil {
+			return err
+		}
+	}
 	defer func() {
 		for _, one := range s.loadedBeside() {
 			one.share()
