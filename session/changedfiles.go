@@ -48,7 +48,8 @@ type collector struct {
 }
 
 // collect returns the change that records what an execution did to the workspace: artifact events and the new snapshot.
-// Its notices go to the execution's stderr. It comes before the end of the output.
+// Its notices go to the execution's stderr. It comes before the end of the output. The caller calls endLook when the change is committed,
+// or never will be.
 func (t *translation) collect(r *run) change {
 	s := t.s
 	if s.isGone() {
@@ -56,10 +57,14 @@ func (t *translation) collect(r *run) change {
 	}
 	ctx, done := s.collecting(t.ctx)
 	defer done()
-	s.known.looking.Lock()
-	defer s.known.looking.Unlock()
-	known, _ := s.known.get()
-	next, changes, err := s.known.scan(ctx, known)
+	var next workspace.Snapshot
+	var changes []workspace.Change
+	looked, err := s.known.look(ctx)
+	if err == nil {
+		t.looked = looked
+		known, _ := s.known.get()
+		next, changes, err = s.known.scan(ctx, known)
+	}
 	if t.ctx.Err() != nil { // the next server looks for them
 		t.failed = true
 		return change{}
@@ -103,7 +108,15 @@ func (t *translation) collect(r *run) change {
 	return out
 }
 
-// collecting returns a context for copying files: an interrupt and a delete end it.
+// endLook lets the cells of other sessions in the sandbox end. Until then they wait in collect.
+func (t *translation) endLook() {
+	if t.looked != nil {
+		t.looked(!t.failed)
+		t.looked = nil
+	}
+}
+
+// collecting returns a context for the search for changed files and their copying: an interrupt and a delete end it.
 func (s *Session) collecting(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()

@@ -29,8 +29,10 @@ type knownFiles struct {
 	scan      func(ctx context.Context, known workspace.Snapshot) (workspace.Snapshot, []workspace.Change, error)
 	executing func() bool // a cell was given to the kernel and has not ended
 
-	// The goroutines of all sessions in the sandbox look for changes. Lock looking from the scan until the snapshot is set; before mu.
-	looking sync.Mutex
+	// looking holds a value while one of the sessions in the sandbox looks for changes, from its scan until what it found is committed: a
+	// newer snapshot that is committed first would hide that from the next server. Take it before mu; its holder must not wait for the
+	// goroutine of another session.
+	looking chan struct{}
 
 	scanning sync.Mutex // one scan for clients at a time, until its commit
 	covered  uint64     // guarded by scanning: changes up to this one are in the snapshot
@@ -48,6 +50,26 @@ type knownFiles struct {
 func (k *knownFiles) connect(s *Session, snapshot workspace.Snapshot) {
 	k.n, k.dir, k.journal, k.log, k.touched = s.n, s.dir, s.journal, s.log, s.touched
 	k.scan, k.executing, k.snapshot = s.dir.Scan, s.cellsRun, snapshot
+}
+
+// look waits until no other session in the sandbox looks for changes, or ctx ends. Without an error, the caller looks and then calls
+// done; if what it found is not kept, the files are known as before.
+func (k *knownFiles) look(ctx context.Context) (done func(kept bool), err error) {
+	select {
+	case k.looking <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	before, version := k.get()
+	return func(kept bool) {
+		k.mu.Lock()
+		if !kept && k.version != version {
+			k.snapshot = before
+			k.version++
+		}
+		k.mu.Unlock()
+		<-k.looking
+	}, nil
 }
 
 // get returns the snapshot and its version.
@@ -154,8 +176,11 @@ func (k *knownFiles) clear(ctx context.Context) error {
 	if err := k.dir.Clear(ctx); err != nil {
 		return fmt.Errorf("empty the workspace: %w", err)
 	}
-	k.looking.Lock()
+	done, err := k.look(ctx)
+	if err != nil {
+		return err
+	}
 	version := k.set(workspace.Snapshot{})
-	k.looking.Unlock()
+	done(true)
 	return k.journal.commit(ctx, k.save(ctx, workspace.Snapshot{}, version))
 }

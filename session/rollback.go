@@ -340,10 +340,13 @@ func (s *Session) restoreFiles(ctx context.Context, r rollback, target, undo sto
 
 // filesRestored returns the change that makes the workspace as it is now the one that the log knows: no cell has changed it.
 func (s *Session) filesRestored(ctx context.Context) change {
-	s.known.looking.Lock()
-	defer s.known.looking.Unlock()
-	known, _ := s.known.get()
-	next, _, err := s.known.scan(ctx, known)
+	var next workspace.Snapshot
+	done, err := s.known.look(ctx)
+	if err == nil {
+		defer done(true)
+		known, _ := s.known.get()
+		next, _, err = s.known.scan(ctx, known)
+	}
 	if err != nil && !errors.Is(err, workspace.ErrTruncated) {
 		s.log.Warn("look at the files after a rollback; the next cell lists them", "error", err)
 		return change{}

@@ -199,7 +199,7 @@ func (m *Manager) sessionOf(r store.Session) *Session {
 		spending: spending{budgets: r.Budgets, spent: r.Spent, createdAt: r.CreatedAt},
 		useState: useState{idleMS: r.IdleTimeoutMS, lastActive: r.LastActiveAt},
 	}
-	s.known = new(knownFiles)
+	s.known = &knownFiles{looking: make(chan struct{}, 1)}
 	s.known.bytes.Store(r.DiskBytes)
 	return s
 }

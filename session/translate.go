@@ -55,6 +55,7 @@ type translation struct {
 	over        bool            // this change ends the execution, so no server needs its output to go on
 	flushed     bool            // nothing came after the last commit
 	failed      bool            // the store accepts nothing more
+	looked      func(kept bool) // not nil from collect to endLook
 	hold        *artifacts.Hold // of what the change refers to
 }
 
@@ -272,6 +273,7 @@ func (t *translation) finished(run *run, b record.Finished) {
 		o.reason = string(o.status)
 	}
 	artifacts := t.collect(run)
+	defer t.endLook()
 	if t.failed {
 		return
 	}
@@ -327,7 +329,9 @@ func (t *translation) died(run *run, b record.Died) {
 		}
 		var artifacts change
 		if run.row.StartedAt != nil {
-			if artifacts = t.collect(run); t.failed {
+			artifacts = t.collect(run)
+			defer t.endLook()
+			if t.failed {
 				return
 			}
 		}
