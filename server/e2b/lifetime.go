@@ -12,8 +12,12 @@ import (
 	"talaria/session"
 )
 
-// retryEnd is how soon the end of a sandbox is tried again that could not be killed, or that runs a cell and is to be paused.
-const retryEnd = 10 * time.Second
+const (
+	// retryEnd is how soon the end of a sandbox is tried again that could not be killed, or that runs a cell and is to be paused.
+	retryEnd = 10 * time.Second
+	// endsAtOnce is how many sandboxes are killed or paused at the same time because their time is over.
+	endsAtOnce = 16
+)
 
 // place names a session.
 type place struct{ owner, id string }
@@ -23,12 +27,13 @@ type expiry struct {
 	due  chan place    // sandboxes whose timers went off
 	done chan struct{} // closed when nobody takes them any more
 
-	mu     sync.Mutex // guards the field below
+	mu     sync.Mutex // guards the fields below
 	timers map[place]*time.Timer
+	ending map[place]bool // sandboxes that are being killed or paused
 }
 
 func newExpiry() *expiry {
-	return &expiry{due: make(chan place), done: make(chan struct{}), timers: map[place]*time.Timer{}}
+	return &expiry{due: make(chan place), done: make(chan struct{}), timers: map[place]*time.Timer{}, ending: map[place]bool{}}
 }
 
 // set replaces the timer of a sandbox; the zero time means that it has no end.
@@ -67,16 +72,55 @@ func (h *Handler) Run(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		h.Log.Error("read when sandboxes end", slog.Any("error", err))
 	}
+	h.expiry.each(ctx, func(p place) { h.expire(ctx, p) })
+	h.expiry.stop()
+	h.watchers.stop()
+}
+
+// each calls end with the sandboxes whose timers go off, a few at a time and never twice with the same one at once, until ctx ends. It
+// returns when all calls have.
+func (e *expiry) each(ctx context.Context, end func(place)) {
+	var ends sync.WaitGroup
+	defer ends.Wait()
+	free := make(chan struct{}, endsAtOnce)
 	for {
 		select {
-		case p := <-h.expiry.due:
-			h.expire(ctx, p)
+		case free <- struct{}{}:
 		case <-ctx.Done():
-			h.expiry.stop()
-			h.watchers.stop()
+			return
+		}
+		select {
+		case p := <-e.due:
+			ends.Go(func() {
+				defer func() { <-free }()
+				if e.begin(p) {
+					defer e.end(p)
+					end(p)
+				}
+			})
+		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// begin reports whether a sandbox is not being ended yet. If it is, its timer goes off again later.
+func (e *expiry) begin(p place) bool {
+	e.mu.Lock()
+	again := e.ending[p]
+	e.ending[p] = true
+	e.mu.Unlock()
+	if again {
+		e.set(p.owner, p.id, time.Now().Add(retryEnd))
+	}
+	return !again
+}
+
+// end undoes begin.
+func (e *expiry) end(p place) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.ending, p)
 }
 
 // stop stops all timers.

@@ -1,0 +1,199 @@
+package e2b
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"talaria/api"
+	"talaria/artifacts"
+	"talaria/kernel"
+	"talaria/kernel/host"
+	"talaria/kernel/kerneltest"
+	"talaria/kernel/record"
+	"talaria/session"
+	"talaria/store"
+)
+
+// heldHost has the first call of Stop for a session wait until goesOn is closed.
+type heldHost struct {
+	session.Host
+	waits  chan struct{} // closed when the call waits
+	goesOn chan struct{}
+
+	mu sync.Mutex // guards the field below
+	of string     // the session; "": none
+}
+
+func (h *heldHost) Stop(ctx context.Context, key record.Key, reason string) error {
+	h.mu.Lock()
+	held := h.of == key.Session
+	if held {
+		h.of = ""
+	}
+	h.mu.Unlock()
+	if held {
+		close(h.waits)
+		<-h.goesOn
+	}
+	return h.Host.Stop(ctx, key, reason)
+}
+
+func (h *heldHost) hold(s *session.Session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.of = s.Serial()
+}
+
+// fakeHandler returns a handler over a real database and fake kernels, and their host.
+func fakeHandler(t *testing.T) (*Handler, *heldHost) {
+	t.Helper()
+	dir := t.TempDir()
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.Mkdir(filepath.Join(dir, "sessions"), 0o755))
+	db, err := store.Open(t.Context(), dir, log)
+	must(err)
+	blobs, err := artifacts.Open(filepath.Join(dir, "artifacts"))
+	must(err)
+	fake := kerneltest.NewFake(kerneltest.Cells(func(*kerneltest.Cell) {}))
+	fake.Pipes = true
+	kernels := host.NewHost(host.HostConfig{Backend: fake, JoinWindow: -1})
+	held := &heldHost{Host: kernels, waits: make(chan struct{}), goesOn: make(chan struct{})}
+	sessions, err := session.Open(t.Context(), session.Config{
+		Store: db, Artifacts: blobs, Host: held, Log: log, Version: "test", SessionsDir: filepath.Join(dir, "sessions"),
+		Environments: []kernel.Environment{{Name: "default", Version: "3.11.2"}}, Tier: "fake", BootID: "boot",
+		Defaults: session.DefaultLimits, Ceilings: session.DefaultCeilings, IdleTimeout: session.DefaultIdleTimeout,
+	})
+	must(err)
+	t.Cleanup(func() {
+		ctx := context.Background()
+		if err := errors.Join(sessions.Shutdown(ctx), kernels.Close(ctx), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return New(Config{
+		Sessions: sessions, Log: log, Stall: time.Minute, Key: []byte("key"),
+		UntilDrain: context.WithCancel,
+		Problem: func(_ context.Context, err error, _ string) *api.Error {
+			known := new(api.Error)
+			if !errors.As(err, &known) {
+				known = api.Errorf(api.CodeInternal, "%v", err)
+			}
+			return known
+		},
+	}), held
+}
+
+// testSandbox creates a sandbox whose kernel has started and whose end is at that time.
+func (h *Handler) testSandbox(t *testing.T, end time.Time) *session.Session {
+	t.Helper()
+	s, err := h.Sessions.Create(t.Context(), "ann", api.SessionRequest{
+		Metadata: &map[string]string{metaTemplate: "base", metaEnd: strconv.FormatInt(end.UnixMilli(), 10)}, IdleTimeoutS: new(60.0),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return started(t, s)
+}
+
+func started(t *testing.T, s *session.Session) *session.Session {
+	t.Helper()
+	t.Cleanup(s.Release)
+	if _, err := s.Wake(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestASandboxWhoseEndTakesLongHoldsUpNoOther(t *testing.T) {
+	h, held := fakeHandler(t)
+	slow := h.testSandbox(t, time.Now().Add(-time.Minute))
+	held.hold(slow)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { h.Run(ctx) })
+	<-held.waits
+	other := h.testSandbox(t, time.Now().Add(-time.Minute))
+	h.expiry.set("ann", slow.ID(), time.Now()) // it is not ended twice
+	h.expiry.set("ann", other.ID(), time.Now())
+	<-other.Deleted()
+	cancel()
+	ended := make(chan struct{})
+	go func() { running.Wait(); close(ended) }()
+	select {
+	case <-ended:
+		t.Error("Run does not wait for the end of a sandbox")
+	case <-slow.Deleted():
+		t.Error("the end of a sandbox did not take long")
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(held.goesOn)
+	<-slow.Deleted()
+	<-ended
+}
+
+func TestFewSandboxesEndAtOnceAndNoneTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newExpiry()
+		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		now, most := map[place]int{}, 0
+		calls := map[place]int{}
+		var running sync.WaitGroup
+		running.Go(func() {
+			e.each(ctx, func(p place) {
+				mu.Lock()
+				now[p]++
+				calls[p]++
+				if now[p] > 1 {
+					t.Errorf("%s ends twice at once", p.id)
+				}
+				most = max(most, len(now))
+				mu.Unlock()
+				time.Sleep(time.Minute)
+				mu.Lock()
+				delete(now, p)
+				mu.Unlock()
+			})
+		})
+		for i := range 3 * endsAtOnce {
+			e.set("o", strconv.Itoa(i), time.Now().Add(time.Second))
+		}
+		time.Sleep(10 * time.Second)
+		first := place{}
+		mu.Lock()
+		for first = range now {
+			break
+		}
+		mu.Unlock()
+		e.set(first.owner, first.id, time.Now())
+		time.Sleep(10 * time.Minute)
+		cancel()
+		running.Wait()
+		e.stop()
+		if most != endsAtOnce {
+			t.Errorf("%d end at once, want %d", most, endsAtOnce)
+		}
+		for p, n := range calls {
+			if want := map[bool]int{true: 2, false: 1}[p == first]; n != want {
+				t.Errorf("%s was ended %d times, want %d", p.id, n, want)
+			}
+		}
+		if len(calls) != 3*endsAtOnce {
+			t.Errorf("%d were ended", len(calls))
+		}
+	})
+}
