@@ -200,7 +200,9 @@ func (h *Handler) prolong(q *request, s *session.Session, seconds float64, onlyL
 	}
 	contexts, err := s.Beside(q.command())
 	for _, one := range contexts {
-		err = errors.Join(err, one.Update(q.command(), patch))
+		if failed := one.Update(q.command(), patch); !errors.Is(failed, session.ErrDeleted) { // or meanwhile it was deleted
+			err = errors.Join(err, failed)
+		}
 		one.Release()
 	}
 	return err

@@ -3,10 +3,14 @@ package e2b
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -118,6 +122,20 @@ func started(t *testing.T, s *session.Session) *session.Session {
 	return s
 }
 
+// post returns the answer to a POST.
+func (h *Handler) post(t *testing.T, path, body string) *httptest.ResponseRecorder {
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body)), Caller{
+		Owner: "ann", Permit: func(api.Right) error { return nil },
+		Body: func() ([]byte, func(), error) { return []byte(body), func() {}, nil },
+		Intake: func(r io.Reader) ([]byte, func(), error) {
+			data, err := io.ReadAll(r)
+			return data, func() {}, err
+		},
+	})
+	return answer
+}
+
 func TestASandboxWhoseEndTakesLongHoldsUpNoOther(t *testing.T) {
 	h, held := fakeHandler(t)
 	slow := h.testSandbox(t, time.Now().Add(-time.Minute))
@@ -196,4 +214,33 @@ func TestFewSandboxesEndAtOnceAndNoneTwice(t *testing.T) {
 			t.Errorf("%d were ended", len(calls))
 		}
 	})
+}
+
+// TestAContextThatIsDeletedMeanwhileIsNotMissed holds that its sandbox does not look gone to who pauses it or lets it live longer.
+func TestAContextThatIsDeletedMeanwhileIsNotMissed(t *testing.T) {
+	for action, body := range map[string]string{"pause": "", "timeout": `{"timeout":600}`} {
+		t.Run(action, func(t *testing.T) {
+			h, held := fakeHandler(t)
+			s := h.testSandbox(t, time.Now().Add(time.Minute))
+			made, err := s.CreateBeside(t.Context(), session.BesideRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			started(t, made)
+			held.hold(made)
+			deleted, answered := make(chan error, 1), make(chan *httptest.ResponseRecorder, 1)
+			go func() { deleted <- h.Sessions.Delete(context.Background(), "ann", made.ID()) }()
+			<-held.waits
+			go func() { answered <- h.post(t, "/sandboxes/"+s.ID()+"/"+action, body) }()
+			time.Sleep(300 * time.Millisecond) // by now it waits for the context, or the test proves nothing
+			close(held.goesOn)
+			if err := <-deleted; err != nil {
+				t.Error(err)
+			}
+			answer := <-answered
+			if answer.Code == http.StatusNotFound { // this fake has no variables to save, which is another error
+				t.Errorf("%s is answered with %d %s", action, answer.Code, answer.Body)
+			}
+		})
+	}
 }

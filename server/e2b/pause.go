@@ -54,7 +54,9 @@ func hibernateSandbox(ctx context.Context, s *session.Session) error {
 	contexts, err := s.Beside(ctx)
 	for _, one := range contexts {
 		if state := one.Info(ctx).State; err == nil && state != api.StateDead && state != api.StateHibernated {
-			err = hibernateAtRest(ctx, one)
+			if err = hibernateAtRest(ctx, one); errors.Is(err, session.ErrDeleted) { // meanwhile
+				err = nil
+			}
 		}
 		one.Release()
 	}
