@@ -69,8 +69,8 @@ func contextOf(t *testing.T, main *session.Session) *session.Session {
 	return s
 }
 
-// soon waits for what may never happen.
-func soon(done <-chan error) (err error, happened bool) {
+// shortly waits for what may never happen.
+func shortly(done <-chan error) (err error, happened bool) {
 	select {
 	case err := <-done:
 		return err, true
@@ -91,7 +91,7 @@ func TestADeleteWaitsForThatOfASessionBesideIt(t *testing.T) {
 			go func() { one <- r.Delete(context.Background(), "ann", beside.ID()) }()
 			<-h.waits
 			go func() { both <- r.Delete(context.Background(), "ann", "main") }()
-			if err, ended := soon(both); ended {
+			if err, ended := shortly(both); ended {
 				t.Errorf("the main session is deleted before the one beside it (%v)", err)
 				both <- err
 			}
@@ -152,7 +152,7 @@ func TestASessionThatIsDeletedStartsNoKernel(t *testing.T) {
 			woken <- err
 		}()
 	}
-	soon(deleted) // it waits; meanwhile those come
+	shortly(deleted) // it waits; meanwhile those come
 	h.goesOn <- nil
 	if err := <-deleted; err != nil {
 		t.Error(err)

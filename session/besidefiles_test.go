@@ -94,7 +94,7 @@ func holdUp(t *testing.T) heldUp {
 		_, err := h.beside.Wait(t.Context(), h.second)
 		ended <- err
 	})
-	if err, early := soon(ended); early {
+	if err, early := shortly(ended); early {
 		t.Errorf("a cell ended before the files of another one were committed (%v)", err)
 	}
 	return h
