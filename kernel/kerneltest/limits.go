@@ -400,7 +400,6 @@ step("mapped")
 	wait(t, p)
 }
 
-// watchedSharesPages forks children that have 64 MiB in common with their parent.
 func watchedSparesInterpreters(t *testing.T, r *rig) {
 	s := r.sealed(t)
 	w := watchedSandbox(t, s)
@@ -413,6 +412,7 @@ func watchedSparesInterpreters(t *testing.T, r *rig) {
 	first.prints("print(1)", "1")
 }
 
+// watchedSharesPages forks children that have 64 MiB in common with their parent.
 func watchedSharesPages(t *testing.T, r *rig) {
 	s, _ := r.sealedSpec(t)
 	w := watchedSandbox(t, s)
