@@ -139,7 +139,7 @@ func TestAJupyterKernelSaysWhyItCannotStart(t *testing.T) {
 	ports := `"shell_port": 1, "control_port": 2, "stdin_port": 3, "iopub_port": 4, "hb_port": 5`
 	for want, args := range map[string][]string{
 		"set TALARIA_TOKEN":            {"install", "--token", "t"},
-		"--name may have letters":      {"install", "--name", "a/b"},
+		"--name may contain only":      {"install", "--name", "a/b"},
 		"--session must be":            {"install", "--session", "a/b"},
 		"--connection-file is missing": {"kernel"},
 		"no such file":                 {"kernel", "-f", filepath.Join(dir, "nothing")},
