@@ -144,7 +144,7 @@ func TestExecdContextsAreSessions(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer response.Body.Close()
-		for seen := ""; !strings.Contains(seen, `"on\n"`); {
+		for seen := ""; !strings.Contains(seen, `"on`); {
 			part := make([]byte, 1024)
 			n, err := response.Body.Read(part)
 			if seen += string(part[:n]); err != nil {
