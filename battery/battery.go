@@ -125,13 +125,13 @@ func asks(name, expression string, words ...string) Check {
 	return Check{Name: name, Quick: true, Cell: "say(saw=" + expression + ")", Judge: saw("saw", words...)}
 }
 
-// orFenced returns the check with other words for sessions that see the machine's tree, of which Landlock lets them
+// orInLandlock returns the check with other words for sessions that see the machine's tree, of which Landlock lets them
 // open little.
-func orFenced(c Check, words ...string) Check {
-	own, fenced := c.Judge, saw("saw", words...)
+func orInLandlock(c Check, words ...string) Check {
+	own, inLandlock := c.Judge, saw("saw", words...)
 	c.Judge = func(t *Trial) error {
 		if t.Server.ownFiles {
-			return fenced(t)
+			return inLandlock(t)
 		}
 		return own(t)
 	}

@@ -5,7 +5,7 @@ import "fmt"
 // files are parts of the host's and the system's files that must not be visible or changeable.
 var files = []Check{
 	asks("files/shadow", `contents("/etc/shadow")`, "ENOENT", "EACCES"),
-	orFenced(asks("files/host-secret", `contents("OUTSIDE/secret")`, "ENOENT"), "EACCES"),
+	orInLandlock(asks("files/host-secret", `contents("OUTSIDE/secret")`, "ENOENT"), "EACCES"),
 	asks("files/host-secret-through-links", `[contents(p) for p in ("/proc/self/root/OUTSIDE/secret",
     "/proc/self/cwd/../../../OUTSIDE/secret", "/proc/1/root/OUTSIDE/secret", "/proc/1/cwd/../OUTSIDE/secret") if
     contents(p) not in ("ENOENT", "EACCES", "EPERM")]`, "[]"),
@@ -15,7 +15,7 @@ var files = []Check{
 	asks("files/write-usr", `attempt(write, "/usr/made")`, "EROFS", "EACCES"),
 	asks("files/write-etc", `sorted({attempt(write, p) for p in ("/etc/made", "/etc/passwd", "/etc/ld.so.preload",
     "/etc/hosts")} - {"EROFS", "EACCES"})`, "[]"),
-	orFenced(asks("files/write-packages", `[attempt(write, "/packages/made"), attempt(os.chmod, "/packages", 0o777)]`,
+	orInLandlock(asks("files/write-packages", `[attempt(write, "/packages/made"), attempt(os.chmod, "/packages", 0o777)]`,
 		"[EROFS EROFS]", "[EACCES EACCES]"), "[EACCES EPERM]"),
 	asks("files/write-interpreter", `attempt(write, os.path.realpath(sys.executable))`, "EROFS", "EACCES", "ETXTBSY"),
 	asks("files/write-runner", `[p for p, _, files in os.walk("/opt") for f in files if attempt(write, p + "/" + f)

@@ -11,7 +11,7 @@ print(ctypes.CDLL(None).capget(struct.pack("Ii", 0x20080522, 0), sets), any(sets
     text=True).stdout.strip()`, "0 False"),
 	asks("process/no-new-privileges", `status("NoNewPrivs")`, "1"),
 	asks("process/seccomp", `status("Seccomp")`, "2"),
-	orFenced(asks("process/seccomp-of-init", `result(status, "Seccomp", 1)`, "2"), "EACCES"), // there it does not belong to the session
+	orInLandlock(asks("process/seccomp-of-init", `result(status, "Seccomp", 1)`, "2"), "EACCES"), // there it does not belong to the session
 	{Name: "process/landlock", Quick: true, Cell: landlock, Judge: saw("saw", "restricted")},
 	asks("process/user", `[len(set(os.getresuid())), len(set(os.getresgid())), os.getuid() * os.getgid() > 0,
     0 in os.getgroups()]`, "[1 1 true false]"),

@@ -280,7 +280,7 @@ func ordinaryProgramsWork(t *testing.T, r *rig) {
 	s, spec := r.sealedSpec(t)
 	main, ordinary := r.workspace(t, spec)+"/main.py", ordinary
 	if r.view == OwnFiles {
-		ordinary = strings.ReplaceAll(ordinaryFenced, "OWN_USER", ownUser())
+		ordinary = strings.ReplaceAll(ordinaryInLandlock, "OWN_USER", ownUser())
 	}
 	r.prints(t, s, fmt.Sprintf("open(%q, 'w').write(%q)", main, "if __name__ == '__main__':\n"+indent(ordinary)), "")
 	res := finish(t, start(t, s, kernel.Program{Args: []string{r.env.Python, main}}))

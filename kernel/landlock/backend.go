@@ -52,7 +52,7 @@ func (*tier) Attributes() (*syscall.SysProcAttr, error) {
 
 func (*tier) Contained() bool { return false }
 
-func (t *tier) Calls() seccomp.Filter { return seccomp.FencedCalls(!t.root) }
+func (t *tier) Calls() seccomp.Filter { return seccomp.LandlockTierCalls(!t.root) }
 
 func (t *tier) Modes() seccomp.Filter {
 	if t.root {

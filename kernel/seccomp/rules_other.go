@@ -7,8 +7,8 @@ const architecture = 0
 // Calls returns an empty filter.
 func Calls() Filter { return Filter{} }
 
-// FencedCalls returns an empty filter.
-func FencedCalls(bool) Filter { return Filter{} }
+// LandlockTierCalls returns an empty filter.
+func LandlockTierCalls(bool) Filter { return Filter{} }
 
 // ModeCalls returns an empty filter.
 func ModeCalls() Filter { return Filter{} }

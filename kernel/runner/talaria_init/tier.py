@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from .fenced import Fenced
+from .landlock_tier import LandlockTier
 from .limits import Limits
 from .modes import Listener
-from .namespaced import Namespaced
+from .namespace_tier import NamespaceTier
 from .root import Park
 from .seal import Confinement, Seal
 
@@ -82,8 +82,8 @@ class Tier(Protocol):
         children are those that nobody has waited for."""
 
 
-_TIERS = {kind.name: kind for kind in (Namespaced, Fenced)}
-current: Tier = Namespaced()
+_TIERS = {kind.name: kind for kind in (NamespaceTier, LandlockTier)}
+current: Tier = NamespaceTier()
 
 
 def use(name: str) -> None:

@@ -24,6 +24,10 @@ from talaria_runner.packages.installs import Installs
 from talaria_runner.packages.pip_server import Programs, pass_by
 from talaria_runner.parallel import talaria_module
 from talaria_runner.questions import Requests
+from talaria_runner.rendering import display as display_module
+from talaria_runner.rendering import libraries
+from talaria_runner.rendering.display import Display
+from talaria_runner.rendering.figures import Figures
 from talaria_runner.run import execution as executions
 from talaria_runner.run.deadline import Deadline
 from talaria_runner.run.debugger import Debugger
@@ -33,10 +37,6 @@ from talaria_runner.run.guard import Guard
 from talaria_runner.run.interrupts import Interrupts
 from talaria_runner.run.sources import Sources
 from talaria_runner.saves import settings
-from talaria_runner.show import display as display_module
-from talaria_runner.show import libraries
-from talaria_runner.show.display import Display
-from talaria_runner.show.figures import Figures
 from talaria_runner.streams.children import Children
 from talaria_runner.streams.commands import Commands
 from talaria_runner.streams.cstdio import flusher

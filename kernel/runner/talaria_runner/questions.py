@@ -13,11 +13,11 @@ from _collections import deque
 from _thread import allocate_lock
 from time import monotonic
 
-from talaria_runner.look.budget import Budget
-from talaria_runner.look.completeness import check
-from talaria_runner.look.completion import Completer
-from talaria_runner.look.inspection import Inspector
-from talaria_runner.look.variables import Variable, variables
+from talaria_runner.introspection.budget import Budget
+from talaria_runner.introspection.completeness import check
+from talaria_runner.introspection.completion import Completer
+from talaria_runner.introspection.inspection import Inspector
+from talaria_runner.introspection.variables import Variable, variables
 from talaria_runner.run.sources import Sources
 from talaria_runner.wire import frames
 from talaria_runner.wire.outbox import Outbox
@@ -119,7 +119,7 @@ class Requests:
         return "variables", {"items": [_fields(variable) for variable in listed], "total": total}
 
     def _table(self, frame: dict[str, object], budget: Budget) -> tuple[str, dict[str, object]]:
-        from talaria_runner.show import table_pages, tables
+        from talaria_runner.rendering import table_pages, tables
 
         sort = [(key["column"], key["descending"]) for key in frame["sort"]]
         wanted = table_pages.Wanted(frame["table"], frame.get("filter", "").casefold(), sort, tables.COLUMNS)

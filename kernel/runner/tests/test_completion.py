@@ -7,9 +7,9 @@ import sys
 import tempfile
 import unittest
 
-from talaria_runner.look.budget import Budget
-from talaria_runner.look.completeness import check
-from talaria_runner.look.completion import MOST, Completer
+from talaria_runner.introspection.budget import Budget
+from talaria_runner.introspection.completeness import check
+from talaria_runner.introspection.completion import MOST, Completer
 from tests import hostile
 
 _CELL = '''

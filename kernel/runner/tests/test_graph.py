@@ -12,7 +12,7 @@ PACKAGE = "talaria_runner"
 ROOT = pathlib.Path(__file__).resolve().parent.parent / PACKAGE
 
 # A folder imports from itself and from those before it. Modules outside all folders put the parts together.
-FOLDERS = ("own", "run", "wire", "streams", "tools", "look", "saves", "packages", "errors", "show", "parallel", "ipython",
+FOLDERS = ("own", "run", "wire", "streams", "tools", "introspection", "saves", "packages", "errors", "rendering", "parallel", "ipython",
            "engines", "checkpoints", "")
 # Well-known third-party modules that a reader could confuse with ours.
 FAMOUS = {"attr", "click", "flask", "jinja2", "numpy", "pandas", "pydantic", "pytest", "requests", "rich", "yaml"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 import unittest
 
-from talaria_runner.look.inspection import Inspector
+from talaria_runner.introspection.inspection import Inspector
 from talaria_runner.run.execution import Execution
 from talaria_runner.run.sources import Sources
 from tests import hostile

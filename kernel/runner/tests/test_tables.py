@@ -98,7 +98,7 @@ class Pages(TableCase):
             "o = pd.Series([C(), Decimal('1.5'), [C()]] * 500, name='o')\nframe = o.to_frame()\nframe._repr_html_ = None"
         )
         self.run_cell(code)
-        reference = self.run_cell("from talaria_runner.show.table_pages import remember\nprint(remember(frame))").stdout.strip()
+        reference = self.run_cell("from talaria_runner.rendering.table_pages import remember\nprint(remember(frame))").stdout.strip()
         self.assertEqual([row[1] for row in self.page(reference)["rows"]], ["<C>", "1.5", "[<C>]"])
         self.assertEqual(self.page(reference, filter="<c>")["total"], 1000)
         page = self.page(reference, [{"column": 1, "descending": False}])

@@ -8,15 +8,15 @@ import pathlib
 import unittest
 
 from talaria_init import tier
-from talaria_init.fenced import Fenced
-from talaria_init.namespaced import Namespaced
+from talaria_init.landlock_tier import LandlockTier
+from talaria_init.namespace_tier import NamespaceTier
 
 _METHODS = {name: method for name, method in vars(tier.Tier).items() if inspect.isfunction(method) and name[0] != "_"}
 
 
 class Tiers(unittest.TestCase):
     def test_have_all_methods_of_the_protocol(self) -> None:
-        for kind in (Namespaced, Fenced):
+        for kind in (NamespaceTier, LandlockTier):
             for name, declared in _METHODS.items():
                 with self.subTest(kind=kind.__name__, name=name):
                     self.assertEqual(inspect.signature(getattr(kind, name)), inspect.signature(declared))

@@ -254,7 +254,7 @@ class Sizes(unittest.TestCase):
     """Cells that run the size estimates on values of known size."""
 
     def test_are_about_right(self) -> None:
-        from talaria_runner.look.sizes import estimate
+        from talaria_runner.introspection.sizes import estimate
 
         megabyte = bytearray(1 << 20)
         for value, least, most in (

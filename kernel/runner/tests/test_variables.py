@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import unittest
 
-from talaria_runner.look.budget import Budget
-from talaria_runner.look.completion import Completer
-from talaria_runner.look.inspection import Inspector
-from talaria_runner.look.variables import MOST, Variable, variables
+from talaria_runner.introspection.budget import Budget
+from talaria_runner.introspection.completion import Completer
+from talaria_runner.introspection.inspection import Inspector
+from talaria_runner.introspection.variables import MOST, Variable, variables
 from talaria_runner.run.sources import Sources
 from tests import hostile
 

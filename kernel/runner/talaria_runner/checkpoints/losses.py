@@ -14,7 +14,7 @@ from posix import O_ACCMODE, O_RDONLY, fstat, listdir, readlink
 from stat import S_ISFIFO, S_ISREG, S_ISSOCK
 from sys import modules
 
-from talaria_runner.look import lookup
+from talaria_runner.introspection import lookup
 from talaria_runner.own import threads
 from talaria_runner.own.workspace import workspace
 

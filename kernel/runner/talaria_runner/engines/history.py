@@ -12,7 +12,7 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 import sys
 from gc import collect
 
-from talaria_runner.look.sizes import estimate, readable
+from talaria_runner.introspection.sizes import estimate, readable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

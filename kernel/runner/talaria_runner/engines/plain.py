@@ -12,19 +12,19 @@ from talaria_runner.engines.expressions import evaluate
 from talaria_runner.engines.history import History
 from talaria_runner.engines.rewriting import call, rewrite, spread, spread_over
 from talaria_runner.errors.tracebacks import Tracebacks, bare
+from talaria_runner.introspection.inspection import Inspector
 from talaria_runner.ipython import magics, shim
 from talaria_runner.ipython.contract import Tools
 from talaria_runner.ipython.events import Info, Result
 from talaria_runner.ipython.shell import ZMQInteractiveShell
-from talaria_runner.look.inspection import Inspector
+from talaria_runner.rendering.display import Display
+from talaria_runner.rendering.figures import Figures
 from talaria_runner.run.ending import CellEnded
 from talaria_runner.run.eventloop import EventLoop
 from talaria_runner.run.execution import Execution
 from talaria_runner.run.guard import Guard
 from talaria_runner.run.namespaces import Namespace
 from talaria_runner.run.sources import Sources
-from talaria_runner.show.display import Display
-from talaria_runner.show.figures import Figures
 from talaria_runner.streams.commands import Commands
 from talaria_runner.wire import frames
 from talaria_runner.wire.outbox import Outbox

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
-from talaria_runner.look.scanner import Scanner
+from talaria_runner.introspection.scanner import Scanner
 from talaria_runner.own.stdlib import load
 
 TYPE_CHECKING = False

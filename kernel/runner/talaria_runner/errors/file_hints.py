@@ -7,7 +7,7 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 from errno import EACCES, ENOENT, EPERM, EROFS
 from posix import scandir, stat
 
-from talaria_runner.look.closest import closest
+from talaria_runner.introspection.closest import closest
 from talaria_runner.own.workspace import workspace
 
 _NAMES = 8  # names that are listed

@@ -13,8 +13,8 @@ from posix import listdir
 from sys import modules
 
 from talaria_runner.errors import file_hints, network_hints, table_hints
-from talaria_runner.look.closest import closest
-from talaria_runner.look.sizes import biggest, readable
+from talaria_runner.introspection.closest import closest
+from talaria_runner.introspection.sizes import biggest, readable
 from talaria_runner.packages import installs
 from talaria_runner.packages.module_names import PACKAGES, SHORT_NAMES
 

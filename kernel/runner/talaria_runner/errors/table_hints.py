@@ -6,7 +6,7 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
 from sys import modules
 
-from talaria_runner.look.closest import closest
+from talaria_runner.introspection.closest import closest
 
 _NAMES = 8  # names that are listed
 _COLUMNS = 2000  # columns that are examined

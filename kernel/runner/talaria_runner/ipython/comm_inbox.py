@@ -9,11 +9,11 @@ from _collections import deque
 from binascii import a2b_base64
 
 from talaria_runner.ipython.comms import FRONT_END, CommManager, request
+from talaria_runner.rendering.display import Display
+from talaria_runner.rendering.figures import Figures
 from talaria_runner.run.execution import Execution, current
 from talaria_runner.run.guard import Guard
 from talaria_runner.run.interrupts import Interrupts
-from talaria_runner.show.display import Display
-from talaria_runner.show.figures import Figures
 from talaria_runner.wire import frames
 from talaria_runner.wire.outbox import Outbox
 

@@ -8,9 +8,9 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 from binascii import b2a_base64
 from posix import urandom
 
+from talaria_runner.rendering.display import Display, encode_json
 from talaria_runner.run.execution import Execution, owner
 from talaria_runner.run.interrupts import Interrupts
-from talaria_runner.show.display import Display, encode_json
 from talaria_runner.wire import frames
 from talaria_runner.wire.outbox import Outbox
 

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, Protocol
 
-    from talaria_runner.look.inspection import Inspector
+    from talaria_runner.introspection.inspection import Inspector
+    from talaria_runner.rendering.display import Display
+    from talaria_runner.rendering.figures import Figures
     from talaria_runner.run.namespaces import Namespace
-    from talaria_runner.show.display import Display
-    from talaria_runner.show.figures import Figures
     from talaria_runner.streams.commands import Commands
 
     class Cells(Protocol):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from talaria_runner.ipython.contract import Cells
-    from talaria_runner.show.display import Display
+    from talaria_runner.rendering.display import Display
 
 _NAMES = ("pre_execute", "pre_run_cell", "post_execute", "post_run_cell", "shell_initialized")
 

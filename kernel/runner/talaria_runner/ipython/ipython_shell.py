@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from talaria_runner.ipython.contract import Tools
-    from talaria_runner.show.display import Display
+    from talaria_runner.rendering.display import Display
 
 # Our own magics: they keep line numbers, fail the cell when their code fails, await, and stop when
 # interrupted.

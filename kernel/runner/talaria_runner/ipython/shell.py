@@ -14,8 +14,8 @@ from talaria_runner.ipython.expansion import expand
 from talaria_runner.ipython.magics.usage import UsageError
 from talaria_runner.ipython.text import LSString, SList
 from talaria_runner.own.ours import calling_frame
-from talaria_runner.show.display import Display
-from talaria_runner.show.formatters import DisplayFormatter
+from talaria_runner.rendering.display import Display
+from talaria_runner.rendering.formatters import DisplayFormatter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
 import sys
 
-_DISPLAY = "show.media", None
+_DISPLAY = "rendering.media", None
 _COMM = "ipython.comms", None
 _CAPTURE = "ipython.magics.capturing", ("CapturedIO", "RichOutput", "capture_output")
 # The content of each module: which module of ours it comes from, and which names; None means all public ones.
@@ -96,7 +96,7 @@ def adopt_shell(module: object) -> None:
 
 def adopt(module: object) -> None:
     """Makes a real IPython's display functions show here. Without a shell of its own it would print instead."""
-    from talaria_runner.show import media
+    from talaria_runner.rendering import media
 
     # If it was imported before, these have already taken the functions over.
     holders = [module, *filter(None, map(sys.modules.get, ("IPython.display", "IPython.core.display")))]

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from talaria_runner.errors.tracebacks import Tracebacks
+    from talaria_runner.rendering.display import Display
+    from talaria_runner.rendering.figures import Figures
     from talaria_runner.run.interrupts import Interrupts
-    from talaria_runner.show.display import Display
-    from talaria_runner.show.figures import Figures
     from talaria_runner.wire.asks import Asks
 
 

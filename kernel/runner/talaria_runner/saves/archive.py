@@ -12,7 +12,7 @@ from io import BufferedReader, RawIOBase
 from os import SEEK_SET, preadv
 from posix import fstat, ftruncate, lseek, write
 
-from talaria_runner.look.sizes import readable
+from talaria_runner.introspection.sizes import readable
 from talaria_runner.own.stdlib import load
 
 TYPE_CHECKING = False

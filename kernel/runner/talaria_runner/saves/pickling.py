@@ -17,8 +17,8 @@ from sys import builtin_module_names, modules, version_info
 
 from _frozen_importlib_external import MAGIC_NUMBER
 
-from talaria_runner.look.classes import derives, module_of, names_of_class
-from talaria_runner.look.lookup import Function, GetSet, Member, Method, Module
+from talaria_runner.introspection.classes import derives, module_of, names_of_class
+from talaria_runner.introspection.lookup import Function, GetSet, Member, Method, Module
 from talaria_runner.own.stdlib import is_standard_path, load
 from talaria_runner.saves import arrays, helpers, rebuild
 from talaria_runner.saves.reasons import Refused, refused

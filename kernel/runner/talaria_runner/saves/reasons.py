@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
-from talaria_runner.look.classes import qualified_name
-from talaria_runner.look.preview import class_name
+from talaria_runner.introspection.classes import qualified_name
+from talaria_runner.introspection.preview import class_name
 
 _LONGEST = 300  # characters
 NO_TIME = "there was no time left to save it"

@@ -14,7 +14,7 @@ from sys import version_info
 
 from _frozen_importlib_external import MAGIC_NUMBER
 
-from talaria_runner.look.classes import derives, mro, names_of_class
+from talaria_runner.introspection.classes import derives, mro, names_of_class
 from talaria_runner.own.stdlib import load
 
 TYPE_CHECKING = False

@@ -9,10 +9,10 @@ from os import O_CLOEXEC, O_CREAT, O_RDWR, O_TRUNC, SEEK_SET
 from posix import close, fsync, ftruncate, lseek, open, replace, unlink
 from time import monotonic
 
-from talaria_runner.look.classes import derives
-from talaria_runner.look.lookup import Function, Module
-from talaria_runner.look.preview import class_name
-from talaria_runner.look.variables import is_of_engine
+from talaria_runner.introspection.classes import derives
+from talaria_runner.introspection.lookup import Function, Module
+from talaria_runner.introspection.preview import class_name
+from talaria_runner.introspection.variables import is_of_engine
 from talaria_runner.own.stdlib import load
 from talaria_runner.saves import reasons, settings, worker
 from talaria_runner.saves.archive import TooLarge, Writer

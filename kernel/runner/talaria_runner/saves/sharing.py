@@ -6,8 +6,8 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
 from sys import getrefcount
 
-from talaria_runner.look.classes import derives
-from talaria_runner.look.lookup import Builtin, Function
+from talaria_runner.introspection.classes import derives
+from talaria_runner.introspection.lookup import Builtin, Function
 from talaria_runner.saves import arrays, reasons
 from talaria_runner.saves.pickling import ATOMS, Cell, Context, Pickling
 

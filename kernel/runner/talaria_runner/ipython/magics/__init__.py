@@ -7,7 +7,7 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
 from sys import modules
 
-from talaria_runner.look.closest import closest
+from talaria_runner.introspection.closest import closest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

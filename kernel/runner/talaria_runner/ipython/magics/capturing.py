@@ -10,7 +10,7 @@ from io import StringIO
 from talaria_runner.ipython.magics import as_it_is
 from talaria_runner.ipython.magics.options import parse
 from talaria_runner.own.ours import calling_place
-from talaria_runner.show.display import shared
+from talaria_runner.rendering.display import shared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

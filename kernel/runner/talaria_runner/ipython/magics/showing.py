@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def _shower(name: str) -> Callable:
     def show(shell: Shell, line: str, cell: str) -> None:
-        from talaria_runner.show import media
+        from talaria_runner.rendering import media
 
         shell.display.display(getattr(media, name)(cell))
 
