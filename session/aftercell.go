@@ -52,39 +52,39 @@ func encodeAfter(list []afterCell) ([]byte, error) {
 }
 
 // recoverAfter reads what the execution was promised by an earlier server.
-func (r *run) recoverAfter() error {
+func (r *execution) recoverAfter() error {
 	if r.row.AfterCell == nil {
 		return nil
 	}
 	return jsonv2.Unmarshal(r.row.AfterCell, &r.after)
 }
 
-// askedAfter answers a cell that asks for a checkpoint or a rollback, once what it is promised is committed. run is nil if the
+// askedAfter answers a cell that asks for a checkpoint or a rollback, once what it is promised is committed. running is nil if the
 // request does not come from the running cell.
-func (t *translation) askedAfter(run *run, r record.Record, id string, asked record.AfterCell) {
+func (t *translation) askedAfter(running *execution, r record.Record, id string, asked record.AfterCell) {
 	s := t.s
-	if run == nil {
+	if running == nil {
 		t.refuseAfter(r.Key, id, "the cell that asked for it has ended")
 		return
 	}
-	for _, known := range run.after {
+	for _, known := range running.after {
 		if known.Ask == id { // an earlier server wrote it
 			s.answerAfter(r.Key, command.AnswerAfter{RequestID: id, CheckpointID: known.Checkpoint})
 			return
 		}
 	}
-	promised, err := s.promiseAfter(t.ctx, run, asked)
+	promised, err := s.promiseAfter(t.ctx, running, asked)
 	var encoded []byte
 	if err == nil {
 		promised.Ask = id
-		encoded, err = encodeAfter(append(slices.Clone(run.after), promised))
+		encoded, err = encodeAfter(append(slices.Clone(running.after), promised))
 	}
 	if err != nil {
 		t.refuseAfter(r.Key, id, wordsOf(err, s.log))
 		return
 	}
-	run.after = append(run.after, promised)
-	n := run.row.N
+	running.after = append(running.after, promised)
+	n := running.row.N
 	t.c.add(change{
 		also: func(tx *store.Tx) error { return tx.UpdateAfterCell(n, encoded) },
 		done: func() { s.answerAfter(r.Key, command.AnswerAfter{RequestID: id, CheckpointID: promised.Checkpoint}) },
@@ -92,8 +92,8 @@ func (t *translation) askedAfter(run *run, r record.Record, id string, asked rec
 }
 
 // promiseAfter checks what a cell asks for. On the session's goroutine.
-func (s *Session) promiseAfter(ctx context.Context, run *run, asked record.AfterCell) (promised afterCell, err error) {
-	if slices.ContainsFunc(run.after, func(a afterCell) bool { return a.Rollback }) {
+func (s *Session) promiseAfter(ctx context.Context, running *execution, asked record.AfterCell) (promised afterCell, err error) {
+	if slices.ContainsFunc(running.after, func(a afterCell) bool { return a.Rollback }) {
 		return promised, api.Invalid("this cell has already asked for a rollback, which happens when the cell ends")
 	}
 	if err := s.m.spare(); err != nil {
@@ -104,14 +104,14 @@ func (s *Session) promiseAfter(ctx context.Context, run *run, asked record.After
 		return promised, err
 	}
 	if asked.Rollback {
-		return s.promiseRollback(ctx, run, asked, rows)
+		return s.promiseRollback(ctx, running, asked, rows)
 	}
 	w := wanted{name: asked.Name, level: api.CheckpointLevel(asked.Level)}
 	if err := errors.Join(s.makesCheckpoints(), w.check()); err != nil {
 		return promised, err
 	}
 	named := countNamed(rows)
-	for _, a := range run.after {
+	for _, a := range running.after {
 		if a.Name != "" {
 			named++
 		}
@@ -123,7 +123,7 @@ func (s *Session) promiseAfter(ctx context.Context, run *run, asked record.After
 }
 
 // promiseRollback checks a rollback that a cell asks for. rows are the session's checkpoints.
-func (s *Session) promiseRollback(ctx context.Context, run *run, asked record.AfterCell, rows []store.Checkpoint) (promised afterCell, err error) {
+func (s *Session) promiseRollback(ctx context.Context, running *execution, asked record.AfterCell, rows []store.Checkpoint) (promised afterCell, err error) {
 	r := rollback{What: api.RollbackAll, KeepEdits: asked.KeepUserEdits}
 	if asked.What != "" {
 		r.What = api.RollbackPart(asked.What)
@@ -136,7 +136,7 @@ func (s *Session) promiseRollback(ctx context.Context, run *run, asked record.Af
 		at = slices.IndexFunc(rows, func(row store.Checkpoint) bool { return row.Name == asked.To }) // the newest comes first
 	}
 	switch {
-	case at < 0 && slices.ContainsFunc(run.after, func(a afterCell) bool { return a.Checkpoint == asked.To || a.Name == asked.To && a.Name != "" }):
+	case at < 0 && slices.ContainsFunc(running.after, func(a afterCell) bool { return a.Checkpoint == asked.To || a.Name == asked.To && a.Name != "" }):
 		return promised, api.Invalid("the checkpoint %.140q is made when this cell has ended, so this cell cannot go back to it", asked.To)
 	case at < 0:
 		return promised, api.Errorf(api.CodeCheckpointGone,
@@ -192,23 +192,23 @@ func (s *Session) answerAfterAgain(key record.Key, open []command.OpenAsk) {
 }
 
 // withdrawAfter takes back a promise that the cell never learned of.
-func (t *translation) withdrawAfter(run *run, ask string) {
-	left := slices.DeleteFunc(slices.Clone(run.after), func(a afterCell) bool { return a.Ask == ask })
-	if len(left) == len(run.after) {
+func (t *translation) withdrawAfter(running *execution, ask string) {
+	left := slices.DeleteFunc(slices.Clone(running.after), func(a afterCell) bool { return a.Ask == ask })
+	if len(left) == len(running.after) {
 		return
 	}
-	run.after = left
-	n := run.row.N
+	running.after = left
+	n := running.row.N
 	t.c.add(change{also: func(tx *store.Tx) error {
 		encoded, err := encodeAfter(left)
 		return errors.Join(err, tx.UpdateAfterCell(n, encoded))
 	}})
 }
 
-// dueAfter notes what an execution that has just ended was promised. run may be nil.
-func (t *translation) dueAfter(run *run) {
-	if run != nil && len(run.after) > 0 && !t.failed {
-		t.s.due = append(t.s.due, dueAfter{run.row.ID, run.row.N, run.row.Generation, run.after})
+// dueAfter notes what an execution that has just ended was promised. running may be nil.
+func (t *translation) dueAfter(running *execution) {
+	if running != nil && len(running.after) > 0 && !t.failed {
+		t.s.due = append(t.s.due, dueAfter{running.row.ID, running.row.N, running.row.Generation, running.after})
 	}
 }
 
@@ -221,7 +221,7 @@ func (s *Session) recoverAfter(ctx context.Context) error {
 	}
 	s.due = nil
 	for _, row := range rows {
-		r := run{row: row}
+		r := execution{row: row}
 		if err := r.recoverAfter(); err != nil {
 			return fmt.Errorf("execution %s: %w", row.ID, err)
 		}

@@ -20,7 +20,7 @@ func (s *Session) approving() api.ApprovalMode {
 }
 
 // asksCell reports whether a person has to approve a cell before it starts, and returns the question.
-func (s *Session) asksCell(r *run) (p proposal, ask bool) {
+func (s *Session) asksCell(r *execution) (p proposal, ask bool) {
 	mode := s.approving()
 	if mode == api.ApprovalsOff || r.installsItsOwn(s.packages.Requirements()) {
 		return p, false
@@ -39,9 +39,9 @@ func (s *Session) asksCell(r *run) (p proposal, ask bool) {
 	return p, mode == api.ApprovalsAll || len(p.patterns) > 0
 }
 
-// installsItsOwn reports whether a run installs the packages that its session was created with: whoever created it chose both
+// installsItsOwn reports whether an execution installs the packages that its session was created with: whoever created it chose both
 // them and the approvals.
-func (r *run) installsItsOwn(own []string) bool {
+func (r *execution) installsItsOwn(own []string) bool {
 	return len(own) > 0 && r.row.Silent && r.row.Code == packages.InstallCode(own)
 }
 
@@ -56,7 +56,7 @@ func writable(mounts []api.Mount) (targets []string) {
 }
 
 // askCell asks about the cell at the head of the queue, if a person has to approve it. On the session's goroutine.
-func (s *Session) askCell(ctx context.Context, r *run) {
+func (s *Session) askCell(ctx context.Context, r *execution) {
 	p, ask := s.asksCell(r)
 	s.mu.Lock()
 	r.approval = cellApproved
@@ -70,12 +70,12 @@ func (s *Session) askCell(ctx context.Context, r *run) {
 }
 
 // cellWaiter is the cell that waits for a verdict.
-func (s *Session) cellWaiter(r *run) waiter {
+func (s *Session) cellWaiter(r *execution) waiter {
 	return waiter{id: r.row.ID, decide: func(v verdict) { s.decidedCell(r, v) }}
 }
 
 // decidedCell applies the verdict on a cell.
-func (s *Session) decidedCell(r *run, v verdict) {
+func (s *Session) decidedCell(r *execution, v verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.approval = cellApproved
@@ -86,7 +86,7 @@ func (s *Session) decidedCell(r *run, v verdict) {
 }
 
 // endDenied ends the cell that was taken from the queue and was not approved. On the session's goroutine.
-func (s *Session) endDenied(ctx context.Context, r *run) {
+func (s *Session) endDenied(ctx context.Context, r *execution) {
 	c := s.ended(r, outcome{status: api.StatusCancelled, reason: reasonDenied, state: api.VariablesKept})
 	if r.row.StopOnError {
 		c.add(s.stopQueue())

@@ -60,7 +60,7 @@ func (s *Session) waiterAgain(row store.Approval) (w waiter, waits bool) {
 	case api.ApprovalCell:
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		i := slices.IndexFunc(s.queue, func(r *run) bool { return r.row.ID == row.Execution })
+		i := slices.IndexFunc(s.queue, func(r *execution) bool { return r.row.ID == row.Execution })
 		if i < 0 {
 			return w, false
 		}

@@ -34,7 +34,7 @@ var errCollectionStopped = errors.New("the files were not copied: the copy was i
 // collector keeps the files that one execution created or changed, within the session's limits.
 type collector struct {
 	s      *Session
-	r      *run
+	r      *execution
 	hold   *artifacts.Hold
 	drafts []draft
 
@@ -50,7 +50,7 @@ type collector struct {
 // collect returns the change that records what an execution did to the workspace: artifact events and the new snapshot.
 // Its notices go to the execution's stderr. It comes before the end of the output. The caller calls endLook when the change is committed,
 // or never will be.
-func (t *translation) collect(r *run) change {
+func (t *translation) collect(r *execution) change {
 	s := t.s
 	if s.isGone() {
 		return change{}

@@ -86,13 +86,13 @@ func (i *Interpreter) Comms(ctx context.Context) (map[string]string, error) {
 
 // comm logs a message of a comm that the running execution sent, within limits.display_bytes. Beyond them only the ends
 // of comms are logged.
-func (t *translation) comm(run *run, b record.Comm) {
-	d := draft{executionID: run.row.ID, body: commEvent(b)}
-	drafts, err := run.out.show(d, func() draft {
+func (t *translation) comm(running *execution, b record.Comm) {
+	d := draft{executionID: running.row.ID, body: commEvent(b)}
+	drafts, err := running.out.show(d, func() draft {
 		if b.Action != record.CommClose {
 			return draft{}
 		}
-		return draft{executionID: run.row.ID, body: api.CommClosed{CommID: b.ID, Data: api.Raw("{}"), Metadata: map[string]api.Raw{}}}
+		return draft{executionID: running.row.ID, body: api.CommClosed{CommID: b.ID, Data: api.Raw("{}"), Metadata: map[string]api.Raw{}}}
 	})
 	if err != nil {
 		t.s.log.Error("encode a comm message", "error", err)

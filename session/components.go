@@ -32,7 +32,7 @@ func (s *Session) makeParts(r store.Session, packagesDir *workspace.Dir, snapsho
 	s.approvals = newApprovals(s)
 	s.tools = newTools(s, builtin)
 	s.tools.addRemote(r)
-	s.executions = &Executions{sessionID: s.clientID, journal: s.journal, tools: s.tools, redact: s.redact, run: s.run}
+	s.executions = &Executions{sessionID: s.clientID, journal: s.journal, tools: s.tools, redact: s.redact, open: s.openExecution}
 	s.interpreter = &Interpreter{host: cfg.Host, kernel: s.askable, touch: s.touch}
 	s.out = &outputHome{
 		session: s.id, artifacts: cfg.Artifacts, log: s.log, isDiskLow: m.reserve.low.Load, spare: m.spare, makeRoom: s.makeRoom,

@@ -173,7 +173,7 @@ func (m *Manager) makeCounted(ctx context.Context, as making) (*Session, error) 
 	c.drafts = append(c.drafts, draft{body: api.SessionStateEvent{State: row.State}})
 	if len(set.Packages) > 0 { // the first execution installs them; a session that is filled has its packages
 		code, silent := packages.InstallCode(set.Packages), true
-		r, err := s.newRun(api.ExecutionRequest{Code: &code, Silent: &silent}, false)
+		r, err := s.newExecution(api.ExecutionRequest{Code: &code, Silent: &silent}, false)
 		if err == nil {
 			err = s.takeQueued(int64(len(code)))
 		}

@@ -103,16 +103,16 @@ func (o *output) leftOut() []draft {
 }
 
 // showDisplay logs a display of the running execution, within its limits.
-func (t *translation) showDisplay(run *run, b record.Display) {
-	if run.out.shown.Over || rawSize(b.Data, b.Metadata) > run.out.displayLimit { // a large one makes no artifact then
-		t.show(run, draft{executionID: run.row.ID, body: rawDisplay(b)}, b)
+func (t *translation) showDisplay(running *execution, b record.Display) {
+	if running.out.shown.Over || rawSize(b.Data, b.Metadata) > running.out.displayLimit { // a large one makes no artifact then
+		t.show(running, draft{executionID: running.row.ID, body: rawDisplay(b)}, b)
 		return
 	}
-	t.show(run, t.s.out.display(t.ctx, run.row.ID, b, t.hold), b)
+	t.show(running, t.s.out.display(t.ctx, running.row.ID, b, t.hold), b)
 }
 
-func (t *translation) show(run *run, d draft, b record.Display) {
-	drafts, err := run.out.show(d, func() draft { return plainDisplay(run.row.ID, b) })
+func (t *translation) show(running *execution, d draft, b record.Display) {
+	drafts, err := running.out.show(d, func() draft { return plainDisplay(running.row.ID, b) })
 	if err != nil {
 		t.s.log.Error("encode a display", "error", err)
 	}
@@ -120,9 +120,9 @@ func (t *translation) show(run *run, d draft, b record.Display) {
 }
 
 // showClear logs a clear_output of the running execution, within its limits.
-func (t *translation) showClear(run *run, b record.Clear) {
-	d := draft{executionID: run.row.ID, body: api.ClearOutput{Wait: b.Wait}}
-	drafts, err := run.out.show(d, func() draft { return d })
+func (t *translation) showClear(running *execution, b record.Clear) {
+	d := draft{executionID: running.row.ID, body: api.ClearOutput{Wait: b.Wait}}
+	drafts, err := running.out.show(d, func() draft { return d })
 	if err != nil {
 		t.s.log.Error("encode a clear_output", "error", err)
 	}

@@ -15,7 +15,7 @@ type Executions struct {
 	journal   *Journal
 	tools     *Tools
 	redact    *transcript.Redactor
-	run       func(id string) *run // the execution of that id, if it has not ended, or nil
+	open      func(id string) *execution // the execution of that id, if it has not ended, or nil
 }
 
 // executionOf returns the row of a session as clients see it, without outputs.
@@ -75,7 +75,7 @@ func (x *Executions) List(ctx context.Context, q api.PageQuery, take func(api.Ex
 func (x *Executions) completed(ctx context.Context, row store.Execution) (api.Execution, error) {
 	e := executionOf(x.sessionID, row)
 	if !row.Status.Final() {
-		if r := x.run(row.ID); r != nil {
+		if r := x.open(row.ID); r != nil {
 			e.Text, e.ToolCalls, e.RejectedTools = r.out.text(), r.toolCalls.Load(), r.rejected
 			e.PendingToolCalls, _ = x.tools.pending(row.ID)
 		}

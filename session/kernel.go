@@ -222,7 +222,7 @@ func environ(variables, secrets map[string]string) map[string]string {
 }
 
 // failStart ends the execution that needed a kernel, and all queued ones; r may be nil.
-func (s *Session) failStart(ctx context.Context, r *run, err error) {
+func (s *Session) failStart(ctx context.Context, r *execution, err error) {
 	var c change
 	if r != nil {
 		failure := api.ErrorOutput{Ename: "KernelStartError", Evalue: startError(s.env, err)}

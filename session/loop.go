@@ -167,7 +167,7 @@ func (s *Session) dispatch(ctx context.Context) {
 }
 
 // hand gives one execution to the kernel. It reports false when nothing more can be handed out now.
-func (s *Session) hand(ctx context.Context, r *run) bool {
+func (s *Session) hand(ctx context.Context, r *execution) bool {
 	if !s.running {
 		if err := s.startKernel(ctx); err != nil {
 			if ctx.Err() != nil { // the next server starts one
@@ -218,7 +218,7 @@ func (s *Session) hand(ctx context.Context, r *run) bool {
 
 // give gives an execution to the kernel, which takes as long as the host does not respond, and then interrupts the
 // execution if that was requested meanwhile.
-func (s *Session) give(ctx context.Context, r *run, key record.Key, e command.Execution) {
+func (s *Session) give(ctx context.Context, r *execution, key record.Key, e command.Execution) {
 	trace.Step("cell taken from the queue")
 	err := command.Tell(ctx, s.m.cfg.Host, key, e)
 	dead := errors.Is(err, command.ErrNoKernel) // its last record will come, and the next kernel gets this execution
@@ -250,13 +250,13 @@ func (s *Session) give(ctx context.Context, r *run, key record.Key, e command.Ex
 }
 
 // putBack puts an execution that no kernel has back to the head of the queue. The caller holds mu.
-func (s *Session) putBack(r *run) {
+func (s *Session) putBack(r *execution) {
 	if r.giving && r.interrupt {
 		r.cancel = "interrupted"
 	}
 	r.given, r.giving = false, false
 	r.row.ExecutionCount = nil
-	s.queue = append([]*run{r}, s.queue...)
+	s.queue = append([]*execution{r}, s.queue...)
 	s.current = nil
 }
 

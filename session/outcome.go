@@ -17,7 +17,7 @@ type outcome struct {
 
 // ended returns the change that ends an execution that ran: its last output, its artifacts, which collect made a change
 // of, and its end.
-func (t *translation) ended(r *run, o outcome, artifacts change) change {
+func (t *translation) ended(r *execution, o outcome, artifacts change) change {
 	var c change
 	c.drafts, c.done = r.out.end(t.ctx)
 	c.add(artifacts)
@@ -29,7 +29,7 @@ func (t *translation) ended(r *run, o outcome, artifacts change) change {
 
 // ended returns the change that ends an execution: execution_finished and the row. Its commit wakes the clients that
 // wait for the execution.
-func (s *Session) ended(r *run, o outcome) change {
+func (s *Session) ended(r *execution, o outcome) change {
 	c := s.tools.endOf(r, o)
 	c.add(s.approvals.withdraw(r.row.ID))
 	now := api.Now().UnixMilli()
@@ -51,7 +51,7 @@ func (s *Session) ended(r *run, o outcome) change {
 		s.m.ended.Add(1)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.runs[row.ID] != nil {
+		if s.open[row.ID] != nil {
 			s.freeQueued(int64(len(row.Code)))
 		}
 		s.spent = s.spent.Plus(spent)
@@ -59,7 +59,7 @@ func (s *Session) ended(r *run, o outcome) change {
 	})
 	c.published = then(c.published, func() { // a client that waits for it finds its events in the log, and the session's new state
 		s.mu.Lock()
-		delete(s.runs, row.ID)
+		delete(s.open, row.ID)
 		s.mu.Unlock()
 		close(r.done)
 	})

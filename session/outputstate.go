@@ -76,7 +76,7 @@ func (o *output) save() ([]byte, error) {
 
 // restoreOutput rebuilds the output of an execution that ran under an earlier server, from its events and from what
 // was saved. It also finds the open question.
-func (s *Session) restoreOutput(ctx context.Context, r *run, saved []byte) (pending *api.PendingInput, err error) {
+func (s *Session) restoreOutput(ctx context.Context, r *execution, saved []byte) (pending *api.PendingInput, err error) {
 	o := r.out
 	o.number = r.row.N
 	o.tellLoss(s.journal.lossNotice(ctx, r.row, s.log))
@@ -160,7 +160,7 @@ func (o *output) reopen(ctx context.Context, name string, saved map[string]saved
 }
 
 // takeUp restores the result and the error that wait for the end of the streams.
-func (o *output) takeUp(r *run, saved []savedDraft) error {
+func (o *output) takeUp(r *execution, saved []savedDraft) error {
 	for _, one := range saved {
 		event, err := one.Event.Decoded()
 		if err != nil {

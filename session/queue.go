@@ -19,8 +19,8 @@ import (
 	"talaria/store"
 )
 
-// run is an execution that has not ended.
-type run struct {
+// execution is one that has not ended.
+type execution struct {
 	row    store.Execution
 	done   chan struct{} // closed once it has ended and final is set
 	final  api.Execution // without outputs
@@ -49,18 +49,18 @@ const (
 
 // queueState is the queue of executions. Guarded by Session.mu.
 type queueState struct {
-	queue       []*run
-	current     *run            // taken from the queue and not ended
-	runs        map[string]*run // all that have not ended, by id
-	reserved    int             // submissions on their way into the queue
-	queuedBytes int64           // code of the executions that have not ended
+	queue       []*execution
+	current     *execution            // taken from the queue and not ended
+	open        map[string]*execution // all that have not ended, by id
+	reserved    int                   // submissions on their way into the queue
+	queuedBytes int64                 // code of the executions that have not ended
 }
 
 // Submit queues a cell and returns its execution's id. Submitting the same id with the same code again returns the
 // first one and runs nothing. ctx bounds the wait, not the execution.
 func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDefault bool) (string, error) {
 	trace.Step("cell received")
-	r, err := s.newRun(req, stdinDefault)
+	r, err := s.newExecution(req, stdinDefault)
 	if err != nil {
 		return "", err
 	}
@@ -98,7 +98,7 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 }
 
 // queued returns the change that puts an execution into the queue.
-func (s *Session) queued(r *run) change {
+func (s *Session) queued(r *execution) change {
 	now := time.Now().UnixMilli()
 	r.row.CreatedAt = now
 	return change{
@@ -116,15 +116,15 @@ func (s *Session) queued(r *run) change {
 			defer s.mu.Unlock()
 			s.abandonCheckpoint()
 			s.queue = append(s.queue, r)
-			s.runs[r.row.ID] = r
+			s.open[r.row.ID] = r
 			s.used(now)
 			s.wakeUp()
 		},
 	}
 }
 
-// newRun checks the request.
-func (s *Session) newRun(req api.ExecutionRequest, stdinDefault bool) (*run, error) {
+// newExecution checks the request.
+func (s *Session) newExecution(req api.ExecutionRequest, stdinDefault bool) (*execution, error) {
 	s.mu.Lock()
 	limits, generation := s.limits, s.generation
 	s.mu.Unlock()
@@ -159,7 +159,7 @@ func (s *Session) newRun(req api.ExecutionRequest, stdinDefault bool) (*run, err
 	api.Set(&row.Silent, req.Silent)
 	api.Set(&row.StopOnError, req.StopOnError)
 	api.Set(&row.AllowStdin, req.AllowStdin)
-	return &run{row: row, done: make(chan struct{}), out: newOutput(s.out, row.ID, limits, s.redact)}, nil
+	return &execution{row: row, done: make(chan struct{}), out: newOutput(s.out, row.ID, limits, s.redact)}, nil
 }
 
 // newID returns an id that sorts by time.
@@ -216,7 +216,7 @@ func (s *Session) reservePlace() error {
 }
 
 // runningCell returns the cell that was taken from the queue and has not ended, or nil.
-func (s *Session) runningCell() *run {
+func (s *Session) runningCell() *execution {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.current
@@ -241,8 +241,8 @@ func (s *Session) wakeUp() {
 // nothing if it has ended.
 func (s *Session) Interrupt(ctx context.Context, executionID string) error {
 	s.mu.Lock()
-	meant := func(r *run) bool { return executionID == "" || r.row.ID == executionID }
-	var waiting []*run
+	meant := func(r *execution) bool { return executionID == "" || r.row.ID == executionID }
+	var waiting []*execution
 	for _, r := range s.queue {
 		if meant(r) {
 			waiting = append(waiting, r)
@@ -269,7 +269,7 @@ func (s *Session) Interrupt(ctx context.Context, executionID string) error {
 			return err
 		}
 	}
-	if err := s.cancelRuns(ctx, waiting, "interrupted", api.VariablesKept); err != nil {
+	if err := s.cancelExecutions(ctx, waiting, "interrupted", api.VariablesKept); err != nil {
 		return err
 	}
 	if len(waiting) > 0 {
@@ -278,13 +278,13 @@ func (s *Session) Interrupt(ctx context.Context, executionID string) error {
 	return s.touch(ctx)
 }
 
-// cancelRuns ends executions that never started and are in no queue any more.
-func (s *Session) cancelRuns(ctx context.Context, runs []*run, reason string, state api.VariablesState) error {
-	if len(runs) == 0 {
+// cancelExecutions ends executions that never started and are in no queue any more.
+func (s *Session) cancelExecutions(ctx context.Context, executions []*execution, reason string, state api.VariablesState) error {
+	if len(executions) == 0 {
 		return nil
 	}
 	var c change
-	for _, r := range runs {
+	for _, r := range executions {
 		c.add(s.ended(r, outcome{status: api.StatusCancelled, reason: reason, state: state}))
 	}
 	return s.journal.commit(context.WithoutCancel(ctx), c)
@@ -326,16 +326,16 @@ func then(a, b func()) func() {
 	return func() { a(); b() }
 }
 
-// run returns the execution with that id if it has not ended, or nil.
-func (s *Session) run(id string) *run {
+// openExecution returns the execution with that id if it has not ended, or nil.
+func (s *Session) openExecution(id string) *execution {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.runs[id]
+	return s.open[id]
 }
 
 // Wait returns the execution once it has ended. When ctx ends first it returns the execution so far and ctx's error.
 func (s *Session) Wait(ctx context.Context, id string) (api.Execution, error) {
-	r := s.run(id)
+	r := s.openExecution(id)
 	if r == nil {
 		return s.executions.Get(ctx, id)
 	}

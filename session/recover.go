@@ -226,14 +226,14 @@ func (s *Session) takeOver(ctx context.Context, row store.Session, open []store.
 	return false, s.recoverCheckpoints(ctx, false)
 }
 
-// requeue creates the runs of the executions that have not ended. The one that the kernel was given is the current one.
-func (s *Session) requeue(ctx context.Context, row store.Session, open []store.Execution, given string) (*run, error) {
-	var current *run
-	var queue []*run
+// requeue queues the executions that have not ended. The one that the kernel was given is the current one.
+func (s *Session) requeue(ctx context.Context, row store.Session, open []store.Execution, given string) (*execution, error) {
+	var current *execution
+	var queue []*execution
 	var pending *api.PendingInput
 	for _, e := range open {
 		s.mu.Lock()
-		r := &run{row: e, done: make(chan struct{}), out: newOutput(s.out, e.ID, s.limits, s.redact)}
+		r := &execution{row: e, done: make(chan struct{}), out: newOutput(s.out, e.ID, s.limits, s.redact)}
 		s.mu.Unlock()
 		s.tools.provideFor(r)
 		if err := r.recoverAfter(); err != nil {
@@ -263,7 +263,7 @@ func (s *Session) requeue(ctx context.Context, row store.Session, open []store.E
 		queue = append(queue, current)
 	}
 	for _, r := range queue {
-		s.runs[r.row.ID] = r
+		s.open[r.row.ID] = r
 		s.freeQueued(-int64(len(r.row.Code)))
 	}
 	return current, nil

@@ -192,7 +192,7 @@ func (m *Manager) sessionOf(r store.Session) *Session {
 			restartReason: r.RestartReason, layers: r.Layers, tier: m.tierOf(r.Handle),
 			executionCount: r.ExecutionCount, lateBytes: r.LateBytes,
 		},
-		queueState:   queueState{runs: map[string]*run{}},
+		queueState:   queueState{open: map[string]*execution{}},
 		guard:        guard{mode: r.Guard},
 		approvalMode: cmp.Or(r.Approvals, api.ApprovalsOff),
 		checkpoints:  checkpoints{set: m.operator.CheckpointsOf(r.Checkpoints)}, onIdle: r.OnIdle,

@@ -13,8 +13,8 @@ import (
 // outside of its sandbox, in the transaction of what lets it: settings may have changed by the time it ends, and another server may
 // end it.
 
-// marked returns the change that says of a run that it may have reached something outside. On the session's goroutine.
-func (r *run) marked() change {
+// marked returns the change that says of an execution that it may have reached something outside. On the session's goroutine.
+func (r *execution) marked() change {
 	if r.row.Outside {
 		return change{}
 	}

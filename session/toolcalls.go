@@ -82,12 +82,12 @@ func (c *toolCall) request() api.ToolRequest {
 
 // called handles a call from a cell. The call is refused, or becomes an event and a row of the audit, and is handed to its
 // provider once those are committed. On the session's goroutine.
-func (t *translation) called(run *run, r record.Record, id string, call record.ToolCall) {
+func (t *translation) called(running *execution, r record.Record, id string, call record.ToolCall) {
 	s := t.s
 	refuse := func(code, format string, args ...any) {
 		s.tools.answerSoon(r.Key, command.AnswerTool{RequestID: id, Error: &command.ToolFailure{Code: code, Message: fmt.Sprintf(format, args...)}})
 	}
-	if run == nil {
+	if running == nil {
 		refuse(codeLate, "%.80s was called after its cell had finished", call.Tool)
 		return
 	}
@@ -118,11 +118,11 @@ func (t *translation) called(run *run, r record.Record, id string, call record.T
 		refuse(codeProviderGone, "the client that provides %s has disconnected", call.Tool)
 		return
 	}
-	if run.toolCalls.Load() >= limit {
+	if running.toolCalls.Load() >= limit {
 		refuse(codeToolLimit, "this cell has reached limits.tool_calls (%d); raise the limit, or make fewer calls", limit)
 		return
 	}
-	if budget != nil && run.toolCalls.Load() >= budget.Left { // calls of this cell count as spent when it ends
+	if budget != nil && running.toolCalls.Load() >= budget.Left { // calls of this cell count as spent when it ends
 		refuse(codeToolLimit, "the session has used up its budget of %d tool calls (budgets.tool_calls)", budget.Limit)
 		return
 	}
@@ -140,7 +140,7 @@ func (t *translation) called(run *run, r record.Record, id string, call record.T
 		}
 		c.arguments = checked
 	}
-	t.accept(run, c)
+	t.accept(running, c)
 }
 
 func toolNames(list []api.ToolInfo) string {
@@ -156,9 +156,9 @@ func toolNames(list []api.ToolInfo) string {
 
 // accept records a call, and hands it over once the record is committed and, if the call needs approval, a person has
 // approved it.
-func (t *translation) accept(run *run, c *toolCall) {
+func (t *translation) accept(running *execution, c *toolCall) {
 	s := t.s
-	run.toolCalls.Add(1)
+	running.toolCalls.Add(1)
 	c.deadline = time.Now().Add(c.timeout())
 	proposal, ask := s.tools.asks(c)
 	ts := s.tools
@@ -178,7 +178,7 @@ func (t *translation) accept(run *run, c *toolCall) {
 	t.log(c.execution, api.ToolCalled{CallID: c.id, Tool: c.name, Arguments: api.Raw(c.arguments)})
 	t.c.add(change{also: func(tx *store.Tx) error { return tx.InsertToolCall(row) }})
 	if c.kind != api.ProviderBuiltin {
-		t.c.add(run.marked())
+		t.c.add(running.marked())
 	}
 	if ask {
 		t.c.add(s.approvals.propose(t.ctx, proposal))
@@ -370,7 +370,7 @@ func (ts *Tools) end(c *toolCall, failure *api.ToolError, how string) change {
 }
 
 // endOf returns the change that ends the remaining calls of an execution, and forgets the tools of its own client.
-func (ts *Tools) endOf(r *run, o outcome) (c change) {
+func (ts *Tools) endOf(r *execution, o outcome) (c change) {
 	ts.mu.Lock()
 	var left []*toolCall
 	for _, call := range ts.calls {

@@ -12,8 +12,8 @@ import (
 	"talaria/store"
 )
 
-// provideFor registers the tools that came with an execution's request. The run lists the rejected ones.
-func (ts *Tools) provideFor(r *run) {
+// provideFor registers the tools that came with an execution's request. The execution lists the rejected ones.
+func (ts *Tools) provideFor(r *execution) {
 	if len(r.row.Tools) == 0 {
 		return
 	}
@@ -55,7 +55,7 @@ func (ts *Tools) pending(execution string) ([]api.PendingToolCall, <-chan struct
 
 // WaitForCalls is Wait that also returns when the execution waits for the client that gave it its tools.
 func (s *Session) WaitForCalls(ctx context.Context, id string) (api.Execution, error) {
-	r := s.run(id)
+	r := s.openExecution(id)
 	if r == nil || len(r.row.Tools) == 0 {
 		return s.Wait(ctx, id)
 	}

@@ -258,12 +258,12 @@ func (s *Session) showResult(ctx context.Context, executionID string, list []rem
 	return s.do(ctx, func(own context.Context) error {
 		t := s.translation(own)
 		defer t.hold.Release()
-		run := t.running(record.Record{ExecutionID: executionID})
-		if run == nil {
+		running := t.running(record.Record{ExecutionID: executionID})
+		if running == nil {
 			return nil // nobody waits for it now
 		}
 		for _, d := range list {
-			t.showDisplay(run, record.Display{Data: bundleOf(d)})
+			t.showDisplay(running, record.Display{Data: bundleOf(d)})
 		}
 		if !s.mustCommit(own, t.c) {
 			return ErrClosing

@@ -45,8 +45,8 @@ type Tools struct {
 	journal   *Journal
 	approvals *Approvals
 	approving func() api.ApprovalMode
-	running   func() *run  // the execution that runs, or nil
-	ending    func() error // why the session's goroutine has ended
+	running   func() *execution // the execution that runs, or nil
+	ending    func() error      // why the session's goroutine has ended
 	show      func(ctx context.Context, executionID string, list []remote.Display) error
 	redact    *transcript.Redactor
 	log       *slog.Logger

@@ -101,8 +101,8 @@ func (t *translation) log(executionID string, body api.EventBody) {
 	t.c.drafts = append(t.c.drafts, draft{executionID: executionID, body: body})
 }
 
-// running returns the run that the record belongs to, or nil if its execution has ended.
-func (t *translation) running(r record.Record) *run {
+// running returns the execution that the record belongs to, or nil if its execution has ended.
+func (t *translation) running(r record.Record) *execution {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	if c := t.s.current; c != nil && c.row.ID == r.ExecutionID && c.given {
@@ -112,17 +112,17 @@ func (t *translation) running(r record.Record) *run {
 }
 
 func (t *translation) record(r record.Record) {
-	run := t.running(r)
+	running := t.running(r)
 	if died, ok := r.Body.(record.Died); ok {
-		t.died(run, died)
+		t.died(running, died)
 		return
 	}
 	switch b := r.Body.(type) { // may come from outside a cell
 	case record.Asked:
-		t.asked(run, r, b)
+		t.asked(running, r, b)
 		return
 	case record.AskClosed:
-		t.askClosed(run, r, b)
+		t.askClosed(running, r, b)
 		return
 	case record.ToolEnded:
 		t.toolEnded(b)
@@ -131,82 +131,82 @@ func (t *translation) record(r record.Record) {
 		t.copyLost(b)
 		return
 	}
-	if run == nil && isOfComms(r) {
+	if running == nil && isOfComms(r) {
 		t.betweenCells(r)
 		return
 	}
-	if run == nil {
+	if running == nil {
 		t.lateOutput(r)
 		return
 	}
 	switch b := r.Body.(type) {
 	case record.Started:
-		t.startedRun(run, r)
+		t.executionStarted(running, r)
 	case record.Stream:
-		t.c.drafts = append(t.c.drafts, run.out.add(b.Name, b.Text)...)
+		t.c.drafts = append(t.c.drafts, running.out.add(b.Name, b.Text)...)
 	case record.Display:
-		t.showDisplay(run, b)
+		t.showDisplay(running, b)
 	case record.Result:
-		if run.row.Silent {
+		if running.row.Silent {
 			return
 		}
-		data, meta, refs := t.s.out.bundle(t.ctx, b.Data, b.Metadata, run.out.kept)
-		run.out.result(data)
-		t.c.drafts = append(t.c.drafts, run.out.last(draft{executionID: r.ExecutionID, refs: refs, body: api.ExecuteResult{
-			Data: data, Metadata: meta, ExecutionCount: *run.row.ExecutionCount,
+		data, meta, refs := t.s.out.bundle(t.ctx, b.Data, b.Metadata, running.out.kept)
+		running.out.result(data)
+		t.c.drafts = append(t.c.drafts, running.out.last(draft{executionID: r.ExecutionID, refs: refs, body: api.ExecuteResult{
+			Data: data, Metadata: meta, ExecutionCount: *running.row.ExecutionCount,
 		}})...)
 	case record.Raised:
 		failure := errorOutput(b.Error)
-		run.failure = &failure
-		run.out.traceback(failure)
-		t.c.drafts = append(t.c.drafts, run.out.last(draft{executionID: run.row.ID, body: api.ErrorEvent{
+		running.failure = &failure
+		running.out.traceback(failure)
+		t.c.drafts = append(t.c.drafts, running.out.last(draft{executionID: running.row.ID, body: api.ErrorEvent{
 			ErrorOutput: failure, Limit: limitOf(b.Limit),
 		}})...)
 	case record.Comm:
-		t.comm(run, b)
+		t.comm(running, b)
 	case record.Expressions:
 		t.log(r.ExecutionID, api.UserExpressions{Values: api.Raw(b.Values)})
 	case record.Clear:
-		t.showClear(run, b)
+		t.showClear(running, b)
 	case record.Finished:
-		t.finished(run, b)
+		t.finished(running, b)
 	}
 }
 
-func (t *translation) startedRun(run *run, r record.Record) {
+func (t *translation) executionStarted(running *execution, r record.Record) {
 	s := t.s
 	at := api.At(r.Time).UnixMilli()
-	run.row.StartedAt, run.row.Status = &at, api.StatusRunning
+	running.row.StartedAt, running.row.Status = &at, api.StatusRunning
 	s.commBytes = 0
-	if run.row.ExecutionCount != nil {
-		t.count = *run.row.ExecutionCount
-		run.out.tellLoss(t.s.journal.lossNotice(t.ctx, run.row, t.s.log))
+	if running.row.ExecutionCount != nil {
+		t.count = *running.row.ExecutionCount
+		running.out.tellLoss(t.s.journal.lossNotice(t.ctx, running.row, t.s.log))
 	}
 	t.c.state(s, api.StateBusy, "")
-	t.log(r.ExecutionID, api.ExecutionStarted{Code: run.row.Code, ExecutionCount: run.row.ExecutionCount})
-	row := run.row
+	t.log(r.ExecutionID, api.ExecutionStarted{Code: running.row.Code, ExecutionCount: running.row.ExecutionCount})
+	row := running.row
 	t.c.add(change{also: func(tx *store.Tx) error {
 		row.StartedSeq, _ = s.journal.place()
 		return tx.StartExecution(row)
 	}})
 }
 
-// asked handles a request from code inside. run is nil if the request does not come from the running cell.
-func (t *translation) asked(run *run, r record.Record, asked record.Asked) {
+// asked handles a request from code inside. running is nil if the request does not come from the running cell.
+func (t *translation) asked(running *execution, r record.Record, asked record.Asked) {
 	switch body := asked.Body.(type) {
 	case record.InputRequest:
-		if run != nil {
+		if running != nil {
 			t.input(r, asked.ID, body)
 		}
 	case record.ToolsRequest:
 		t.s.tools.task(func(ctx context.Context) { t.s.tools.tell(ctx, r.Key, r.ExecutionID, asked.ID) })
 	case record.ToolCall:
-		t.called(run, r, asked.ID, body)
+		t.called(running, r, asked.ID, body)
 	case record.AfterCell:
-		t.askedAfter(run, r, asked.ID, body)
+		t.askedAfter(running, r, asked.ID, body)
 	case record.PackageChange:
-		if run != nil {
-			t.c.add(run.marked())
+		if running != nil {
+			t.c.add(running.marked())
 		}
 		if r.KSeq > t.s.replayTo { // the server before has answered what came earlier
 			t.s.packages.Begin(r.Key, r.ExecutionID, asked.ID, body)
@@ -215,18 +215,18 @@ func (t *translation) asked(run *run, r record.Record, asked record.Asked) {
 }
 
 // askClosed handles a request that nobody inside waits for any longer.
-func (t *translation) askClosed(run *run, r record.Record, closed record.AskClosed) {
+func (t *translation) askClosed(running *execution, r record.Record, closed record.AskClosed) {
 	switch closed.Kind {
 	case record.AskInput:
-		if run != nil {
+		if running != nil {
 			t.log(r.ExecutionID, api.InputClosed{RequestID: closed.ID, How: closed.How})
 			t.c.add(change{done: func() { t.s.mu.Lock(); t.s.pending = nil; t.s.mu.Unlock() }})
 		}
 	case record.AskTool:
 		t.callClosed(closed.ID, closed.How)
 	case record.AskAfter:
-		if run != nil && closed.How != record.Answered {
-			t.withdrawAfter(run, closed.ID)
+		if running != nil && closed.How != record.Answered {
+			t.withdrawAfter(running, closed.ID)
 		}
 	case record.AskInstall:
 		if closed.How != record.Answered {
@@ -265,20 +265,20 @@ var statuses = map[record.Status]api.ExecutionStatus{
 }
 
 // finished ends the execution. If it failed, stop_on_error also cancels the executions that wait behind it.
-func (t *translation) finished(run *run, b record.Finished) {
+func (t *translation) finished(running *execution, b record.Finished) {
 	s := t.s
 	o := outcome{status: statuses[b.Status], state: api.VariablesKept, usage: executionUsage(b.Usage)}
 	switch o.status {
 	case api.StatusTimeout, api.StatusInterrupted:
 		o.reason = string(o.status)
 	}
-	artifacts := t.collect(run)
+	artifacts := t.collect(running)
 	defer t.endLook()
 	if t.failed {
 		return
 	}
-	t.c.add(t.ended(run, o, artifacts))
-	if o.status != api.StatusOK && run.row.StopOnError {
+	t.c.add(t.ended(running, o, artifacts))
+	if o.status != api.StatusOK && running.row.StopOnError {
 		t.c.add(s.stopQueue())
 	}
 	s.mu.Lock()
@@ -290,7 +290,7 @@ func (t *translation) finished(run *run, b record.Finished) {
 	t.c.add(change{done: func() { s.mu.Lock(); s.current = nil; s.armReaper(); s.mu.Unlock(); s.armCheckpoint() }})
 	t.over = true
 	t.flush()
-	t.dueAfter(run)
+	t.dueAfter(running)
 }
 
 // stopQueue returns the change that cancels the executions that wait behind a failed cell.
@@ -306,40 +306,40 @@ func (s *Session) stopQueue() (c change) {
 }
 
 // died ends the kernel's executions and reports why the kernel is gone, unless it was ended on purpose.
-func (t *translation) died(run *run, b record.Died) {
+func (t *translation) died(running *execution, b record.Died) {
 	s := t.s
 	s.running = false
 	s.dropMain()
 	s.packages.Cancel("")
-	if run == nil { // it was given to the kernel, which never reported its start
+	if running == nil { // it was given to the kernel, which never reported its start
 		s.mu.Lock()
 		switch c := s.current; {
 		case c == nil:
 		case !c.given, c.giving && !slices.Contains([]string{reasonHostCrash, reasonLost}, b.Reason):
 			s.putBack(c) // the kernel did not take it: its start would have been reported before its death
 		default:
-			run = c
+			running = c
 		}
 		s.mu.Unlock()
 	}
-	if run != nil {
+	if running != nil {
 		o := outcome{status: api.StatusDied, reason: b.Reason, state: api.VariablesLost, usage: executionUsage(b.Usage)}
 		if b.TimedOut {
 			o.status = api.StatusTimeout
 		}
 		var artifacts change
-		if run.row.StartedAt != nil {
-			artifacts = t.collect(run)
+		if running.row.StartedAt != nil {
+			artifacts = t.collect(running)
 			defer t.endLook()
 			if t.failed {
 				return
 			}
 		}
-		failure := deathError(b, run)
-		run.failure = &failure
-		run.out.traceback(failure)
-		t.c.drafts = append(t.c.drafts, run.out.last(draft{executionID: run.row.ID, body: api.ErrorEvent{ErrorOutput: failure}})...)
-		t.c.add(t.ended(run, o, artifacts))
+		failure := deathError(b, running)
+		running.failure = &failure
+		running.out.traceback(failure)
+		t.c.drafts = append(t.c.drafts, running.out.last(draft{executionID: running.row.ID, body: api.ErrorEvent{ErrorOutput: failure}})...)
+		t.c.add(t.ended(running, o, artifacts))
 		t.c.add(s.cancelQueue(b.Reason))
 	} else if slices.Contains([]string{reasonReset, reasonDeleted, reasonShutdown, reasonHostCrash}, b.Reason) {
 		t.c.add(s.cancelQueue(b.Reason)) // the host may have given the next one to the kernel without reporting it
@@ -365,7 +365,7 @@ func (t *translation) died(run *run, b record.Died) {
 	t.c.add(change{done: func() { s.mu.Lock(); s.current = nil; s.mu.Unlock() }})
 	t.over = true
 	t.flush()
-	t.dueAfter(run)
+	t.dueAfter(running)
 }
 
 func (s *Session) deathEvent(b record.Died) api.KernelDied {
@@ -391,14 +391,14 @@ func limitOf(hit *record.LimitHit) *api.Limit {
 }
 
 // deathError describes to the cell's user what happened to the kernel.
-func deathError(b record.Died, run *run) api.ErrorOutput {
+func deathError(b record.Died, running *execution) api.ErrorOutput {
 	e := api.ErrorOutput{Ename: "KernelDied"}
 	const after = "its variables are lost; the files in the workspace are kept, and the next cell starts a new kernel"
 	switch {
 	case b.TimedOut:
 		e.Ename = "ExecutionTimeout"
 		e.Evalue = fmt.Sprintf("the cell exceeded its timeout of %g s and ignored the interrupt, so its kernel was ended: %s",
-			float64(run.row.TimeoutMS)/1000, after)
+			float64(running.row.TimeoutMS)/1000, after)
 	case b.Limit != nil:
 		e.Evalue = fmt.Sprintf("the kernel was ended because %v: %s; raise the limit or use less", b.Limit, after)
 	case b.Reason == reasonReset:

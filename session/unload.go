@@ -44,7 +44,7 @@ func (s *Session) Release() {
 
 // unneeded reports whether everything about the session is in the database. The caller holds s.mu.
 func (s *Session) unneeded() bool {
-	return s.uses == 0 && !hasKernel(s.state) && len(s.runs) == 0 && s.reserved == 0 && s.current == nil && len(s.queue) == 0 &&
+	return s.uses == 0 && !hasKernel(s.state) && len(s.open) == 0 && s.reserved == 0 && s.current == nil && len(s.queue) == 0 &&
 		s.attached == 0 && !s.frozen && !s.gone
 }
 
