@@ -305,7 +305,7 @@ func (s *Session) doAfter(ctx context.Context, d dueAfter, a afterCell) error {
 		if _, err = s.goBack(ctx, r, target, d.left(1).also); err == nil && r.usesCopy(target) {
 			s.copyAgain(ctx, target)
 		}
-		if err != nil && target.Saved != nil && r.variables() && !s.running {
+		if err != nil && target.Saved != nil && r.variables() && (!s.running || s.leaving()) {
 			s.log.Warn("start a kernel after a rollback that a cell asked for; the next cell starts one", "error", err)
 			return nil
 		}

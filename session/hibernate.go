@@ -47,7 +47,7 @@ func (s *Session) Hibernate(ctx context.Context) (reply api.HibernateReply, err 
 			if used = s.neededBeside(); used != nil { // its kernel would end with this one's, and its variables would be lost
 				return used.busyBeside()
 			}
-			saved, err := s.hibernate(own)
+			saved, err := s.hibernate(own, own)
 			if err == nil && saved != nil {
 				reply.NotSaved = saved.NotSaved
 			}
@@ -65,30 +65,40 @@ func (s *Session) Hibernate(ctx context.Context) (reply api.HibernateReply, err 
 }
 
 // hibernate saves the variables of the kernel and ends it. It returns what was saved, or nil if there is no kernel and nothing was
-// saved before. On the session's goroutine.
-func (s *Session) hibernate(ctx context.Context) (*savedVariables, error) {
-	if !s.running {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.saved == nil {
-			return nil, api.Errorf(api.CodeNoKernel, "the session has no kernel, so there are no variables to save")
-		}
-		return s.saved, nil
+// saved before. saving bounds the time that saving may take. If the kernel cannot be ended, it is leaving. On the session's goroutine.
+func (s *Session) hibernate(ctx, saving context.Context) (*savedVariables, error) {
+	s.mu.Lock()
+	saved := s.saved
+	s.mu.Unlock()
+	switch {
+	case s.leaving():
+		return saved, s.stop(ctx, reasonHibernate)
+	case !s.running && saved == nil:
+		return nil, api.Errorf(api.CodeNoKernel, "the session has no kernel, so there are no variables to save")
+	case !s.running:
+		return saved, nil
 	}
 	hold := s.m.cfg.Artifacts.Hold()
 	defer hold.Release()
-	saved, err := s.saveVariables(ctx, hold, math.MaxInt64)
+	saved, err := s.saveVariables(saving, hold, math.MaxInt64)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.journal.commit(ctx, s.keepSaved(saved)); err != nil {
 		return nil, err
 	}
-	if err := s.stop(ctx, reasonHibernate); err != nil {
-		s.mustCommit(ctx, s.keepSaved(nil)) // the kernel lives, and goes on
-		return nil, err
-	}
-	return saved, nil
+	return saved, s.stop(ctx, reasonHibernate)
+}
+
+// leaving reports whether the session has a kernel that must run nothing more: its variables are saved, and the next kernel loads them.
+// A kernel is left so if the host does not confirm its end, or if the server ends meanwhile. On the session's goroutine.
+func (s *Session) leaving() bool { return s.running && s.nextLoadsSaved() }
+
+// nextLoadsSaved reports whether the next kernel has the variables that are saved. One that starts is about to load them.
+func (s *Session) nextLoadsSaved() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.saved != nil && s.state != api.StateStarting
 }
 
 // keepSaved returns the change that makes these the saved variables of the session; nil is none.
@@ -169,7 +179,7 @@ func (s *Session) loadSaved(ctx context.Context, key record.Key, saved *savedVar
 func (s *Session) Wake(ctx context.Context) (reply api.WakeReply, err error) {
 	reply.NotRestored = []api.NotRestored{}
 	err = s.do(context.WithoutCancel(ctx), func(own context.Context) error {
-		if s.running {
+		if s.running && !s.leaving() {
 			return nil
 		}
 		lost, err := s.wakeKernel(own)
@@ -226,8 +236,7 @@ func (s *Session) recoverSaved(ctx context.Context, state api.SessionState) erro
 		_, err := s.loadSaved(ctx, key, saved, placed)
 		return err
 	}
-	s.mustCommit(ctx, s.keepSaved(nil)) // it did not hibernate
-	return nil
+	return nil // it is leaving
 }
 
 // whenIdle says what happens to the kernel when nobody uses it. The caller holds s.mu.
@@ -241,12 +250,13 @@ func (s *Session) hibernatesIdle() bool {
 }
 
 // hibernateIdle saves the variables of an idle kernel and ends it, if the session's settings say so. It reports false if the
-// kernel still has to be ended. An error says why its variables would be lost then.
-func (s *Session) hibernateIdle(ctx context.Context) (bool, error) {
+// kernel still has to be ended. An error says why; unless it is leaving, its variables would be lost then. saving bounds the time that
+// saving may take.
+func (s *Session) hibernateIdle(ctx, saving context.Context) (bool, error) {
 	if !s.hibernatesIdle() {
 		return false, nil
 	}
-	saved, err := s.hibernate(ctx)
+	saved, err := s.hibernate(ctx, saving)
 	if err != nil {
 		return false, err
 	}
@@ -254,8 +264,11 @@ func (s *Session) hibernateIdle(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// warnOfLoss logs that an idle kernel ends without its variables.
+// warnOfLoss logs that an idle kernel ends without its variables, if they are not saved. On the session's goroutine.
 func (s *Session) warnOfLoss(err error) {
+	if s.leaving() {
+		return
+	}
 	s.log.Warn("an idle kernel cannot hibernate; it is stopped, and its variables are lost", "error", err)
 }
 
@@ -272,9 +285,9 @@ func (s *Session) hibernateAtEnd(ctx context.Context) bool {
 		s.log.Warn("there was no time to save the variables of an idle kernel, and they are lost", "error", context.Cause(ctx))
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, saveTimeAtEnd)
+	saving, cancel := context.WithTimeout(ctx, saveTimeAtEnd)
 	defer cancel()
-	done, err := s.hibernateIdle(ctx)
+	done, err := s.hibernateIdle(ctx, saving)
 	if err != nil {
 		s.warnOfLoss(err)
 	}

@@ -56,7 +56,7 @@ func (s *Session) giveUp(ctx context.Context, key record.Key, reason string) {
 // needKernel returns the key of the kernel, and first starts one if there is none. what is what needs it, for the error.
 func (s *Session) needKernel(ctx context.Context, what string) (key record.Key, err error) {
 	err = s.do(ctx, func(own context.Context) error {
-		if !s.running {
+		if !s.running || s.leaving() {
 			err := s.startKernel(own)
 			switch {
 			case err == nil:
@@ -76,6 +76,11 @@ func (s *Session) needKernel(ctx context.Context, what string) (key record.Key, 
 // startKernel starts a kernel: the first one, one that has the saved variables of the last one, or a fresh one of the next generation.
 func (s *Session) startKernel(ctx context.Context) error {
 	trace.Step("start of the kernel begun")
+	if s.running { // it is leaving
+		if err := s.stop(ctx, reasonHibernate); err != nil {
+			return err
+		}
+	}
 	if err := s.hasEnvironment(); err != nil {
 		return err
 	}

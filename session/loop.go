@@ -136,8 +136,17 @@ func (s *Session) ending() error {
 	return ErrClosing
 }
 
-// dispatch gives the next execution to the kernel, and starts a kernel if the session has none.
+// dispatch gives the next execution to the kernel, and starts a kernel if the session has none. One that is leaving ends first.
 func (s *Session) dispatch(ctx context.Context) {
+	if ctx.Err() == nil && s.leaving() {
+		if err := s.stop(ctx, reasonHibernate); err != nil {
+			if ctx.Err() == nil {
+				s.log.Error("end a kernel whose variables are saved; trying again", "error", err)
+				time.AfterFunc(retryPause, s.wakeUp)
+			}
+			return
+		}
+	}
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		if s.current != nil || len(s.queue) == 0 || s.gone {

@@ -159,6 +159,9 @@ func (s *Session) rollBack(ctx context.Context, r rollback, target, undo store.C
 	}
 	if r.variables() {
 		if err := s.bringVariables(ctx, target); err != nil {
+			if ctx.Err() != nil { // the next server finishes the rollback
+				return reply, err
+			}
 			c := change{also: func(tx *store.Tx) error { return tx.EndRollback(s.n) }}
 			if errors.Is(err, command.ErrNoCopy) {
 				c.add(s.copyMissing(target))
@@ -230,7 +233,7 @@ func errorWords(err error) string {
 }
 
 // bringVariables gives the session the variables of a checkpoint. Without an error, and where they are saved, it has no kernel
-// afterwards, and the next one loads them.
+// afterwards, or one that is leaving, and the next one loads them.
 func (s *Session) bringVariables(ctx context.Context, target store.Checkpoint) error {
 	if target.Saved == nil {
 		return s.wakeCopy(ctx, target)
@@ -241,16 +244,14 @@ func (s *Session) bringVariables(ctx context.Context, target store.Checkpoint) e
 	}
 	s.mu.Lock()
 	saved.ExecutionCount = s.executionCount // it goes on
-	before := s.saved
 	s.mu.Unlock()
 	if err := s.journal.commit(ctx, s.keepSaved(saved)); err != nil {
 		return err
 	}
-	if err := s.stop(ctx, reasonRollback); err != nil {
-		s.mustCommit(ctx, s.keepSaved(before))
-		return err
+	if err := s.stop(ctx, reasonRollback); err != nil && ctx.Err() == nil {
+		s.log.Error("end the kernel for a rollback; the next use tries again", "error", err) // until then it is leaving
 	}
-	return nil
+	return context.Cause(ctx)
 }
 
 // wakeCopy makes the copy of a checkpoint the interpreter.

@@ -308,6 +308,7 @@ func (s *Session) stopQueue() (c change) {
 // died ends the kernel's executions and reports why the kernel is gone, unless it was ended on purpose.
 func (t *translation) died(running *execution, b record.Died) {
 	s := t.s
+	saved := s.nextLoadsSaved() && b.Reason != reasonReset && b.Reason != reasonDeleted
 	s.running = false
 	s.dropMain()
 	s.packages.Cancel("")
@@ -341,14 +342,14 @@ func (t *translation) died(running *execution, b record.Died) {
 		t.c.drafts = append(t.c.drafts, running.out.last(draft{executionID: running.row.ID, body: api.ErrorEvent{ErrorOutput: failure}})...)
 		t.c.add(t.ended(running, o, artifacts))
 		t.c.add(s.cancelQueue(b.Reason))
-	} else if slices.Contains([]string{reasonReset, reasonDeleted, reasonShutdown, reasonHostCrash}, b.Reason) {
+	} else if !saved && slices.Contains([]string{reasonReset, reasonDeleted, reasonShutdown, reasonHostCrash}, b.Reason) {
 		t.c.add(s.cancelQueue(b.Reason)) // the host may have given the next one to the kernel without reporting it
 	}
 	restart, state := "died", b.Reason
-	switch b.Reason {
-	case reasonReset, reasonIdle, reasonHibernate, reasonRollback:
+	switch {
+	case slices.Contains([]string{reasonReset, reasonIdle, reasonHibernate, reasonRollback}, b.Reason):
 		restart = b.Reason
-	case reasonDeleted:
+	case saved, b.Reason == reasonDeleted:
 	default:
 		if b.Reason == reasonShutdown {
 			restart = "restart"
@@ -357,7 +358,7 @@ func (t *translation) died(running *execution, b record.Died) {
 	}
 	t.c.add(s.died(restart))
 	t.c.add(s.copiesEnded(b.Reason))
-	if b.Reason == reasonHibernate || b.Reason == reasonRollback {
+	if saved {
 		t.c.state(s, api.StateHibernated, "")
 	} else {
 		t.c.state(s, api.StateDead, state)
