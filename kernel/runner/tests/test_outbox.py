@@ -9,8 +9,11 @@ import threading
 import time
 import types
 import unittest
+import unittest.mock
 
+from talaria_runner.run.execution import current, owner
 from talaria_runner.streams.output import TextOut
+from talaria_runner.wire import outbox
 from talaria_runner.wire.outbox import Outbox
 
 _STEPS = 400
@@ -99,6 +102,23 @@ class Writing(unittest.TestCase):
         self.reader.join()
         frames = [json.loads(line) for line in bytes(self.received).split(b"\n") if line]
         return frames, "".join(frame["text"] for frame in frames if frame.get("type") == "stream")
+
+    def test_a_line_is_one_frame_however_slow_its_print_is(self) -> None:
+        token = current.set(owner())
+        self.addCleanup(current.reset, token)
+        with unittest.mock.patch.object(outbox, "LINE", 60):
+            self.stdout.write("one")
+            time.sleep(0.2)  # the outbox's thread would have sent it by now
+            self.stdout.write("\n")
+            frames, _ = self.finish()
+        self.assertEqual([frame["text"] for frame in frames], ["one\n"])
+
+    def test_text_whose_line_does_not_end_is_sent(self) -> None:
+        self.stdout.write("one")
+        while b"one" not in self.received:
+            time.sleep(0.001)
+        self.stdout.write("\n")
+        self.assertEqual([frame["text"] for frame in self.finish()[0]], ["one", "\n"])
 
     def test_signal_handlers_that_write_change_nothing(self) -> None:
         self.interrupted(raises=False)

@@ -69,15 +69,15 @@ class TextOut(TextIOBase):
         return len(text)
 
     def _send_soon(self, text: str) -> None:
-        """Sends text at once if it ends a line, or is a print without one; otherwise it wakes the outbox."""
+        """Sends text at once if it ends a line, or is a print without one; otherwise the outbox does, unless the rest follows soon."""
         outbox = self._outbox
         if not text or text[-1] == "\n":
             outbox.credit -= 1
             self.flush()
             if not outbox.credit:
                 outbox.wake()  # its thread writes what follows, and gives new credit
-        elif outbox.asleep:
-            outbox.wake()
+        else:
+            outbox.wake_for_line()
 
     def _write_in_child(self, text: str) -> None:
         self._in_child.append(text)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PAUSE = 0.005  # s for which text is joined under load
+LINE = 0.02  # s for which text that ends no line waits for the rest of it
 AT_ONCE = 8  # lines that are sent at once in each such interval, before joining begins
 PIECE = 64 << 10  # characters in one stream frame at most
 FULL = 256 << 10  # waiting characters from which a writer has to wait
@@ -86,6 +87,7 @@ class Outbox:
         self.credit = AT_ONCE
         self.asleep = True
         self.forked = False
+        self._awaits_line = False  # there is text whose line may be completed within a moment
         self._writer = 0  # the thread that writes, or 0
         self._sending: _Sending | None = None  # what that thread is at, or what the next one goes on with
         self._queue: deque[Segment | Frame | LockType] = deque()
@@ -161,6 +163,17 @@ class Outbox:
 
     def wake(self) -> None:
         """Makes the queue be written soon."""
+        self._awaits_line = False
+        self._rouse()
+
+    def wake_for_line(self) -> None:
+        """Makes the queue be written unless the rest of a line follows within a moment, as from print, which writes what ends the line
+        by itself. Otherwise one line would often be two events on a busy machine."""
+        self._awaits_line = True
+        if self.asleep:
+            self._rouse()
+
+    def _rouse(self) -> None:
         self.asleep = False
         try:
             self._kick.release()
@@ -204,6 +217,9 @@ class Outbox:
         while True:
             kick.acquire()
             while True:
+                if self._awaits_line:
+                    self._awaits_line = False
+                    kick.acquire(True, LINE)
                 if self._kick is not kick:
                     return
                 self._drain()
