@@ -421,7 +421,10 @@ func TestWhatCellsStartedEndsWithARollback(t *testing.T) {
 	if len(done.NotRestored) != 1 || done.NotRestored[0].Name != "t" {
 		t.Errorf("not restored: %+v", done.NotRestored)
 	}
-	if got := result(t, c, id, "sum(open(f'/proc/{p}/comm').read() == 'sleep\\n' for p in os.listdir('/proc') if p.isdigit()), t.is_alive()"); got != "(0, False)" {
+	runOK(t, c, id, `def sleeping(): return sum(open(f"/proc/{p}/comm").read() == "sleep\n" for p in os.listdir("/proc") if p.isdigit())
+deadline = time.monotonic() + 30  # a killed process may take a moment to end
+while sleeping() and time.monotonic() < deadline: time.sleep(0.01)`)
+	if got := result(t, c, id, "(sleeping(), t.is_alive())"); got != "(0, False)" {
 		t.Errorf("there are %s", got)
 	}
 }
