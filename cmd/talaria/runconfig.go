@@ -53,7 +53,7 @@ func (c config) openBatches(ctx context.Context, db *store.Store, sessions *sess
 // leastUIDBase leaves room below the user ids of sessions for those of runs and of the server itself.
 const leastUIDBase = host.RunUIDs + 1000
 
-// runUID is the first user id of runs, which lie below those of sessions.
+// runUID is the first user id of runs, which lie below those of sessions and the two that a backend has for itself.
 func (c config) runUID() int { return c.UIDBase - 2 - host.RunUIDs }
 
 // toolchainFinding says which languages programs can have, and what to install for the others.

@@ -1,6 +1,8 @@
 package landlock_test
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -14,6 +16,7 @@ import (
 	"talaria/kernel"
 	"talaria/kernel/kerneltest"
 	"talaria/kernel/landlock"
+	"talaria/kernel/procfs"
 )
 
 func TestOrdinaryUsersNeedBoundsForSignals(t *testing.T) {
@@ -101,6 +104,136 @@ func TestWhatPid1LeavesBehindEndsWithCloseWhereRootCanTell(t *testing.T) {
 	// Dying processes hold it for a moment; this waits until none does.
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		t.Error(err)
+	}
+}
+
+// stopOthers stops, again and again, everything else that its user runs. Pid 1 has not started it itself.
+const stopOthers = `
+import os, signal
+if os.fork():
+    os._exit(0)
+print("ready", flush=True)
+while True:
+    try:
+        os.kill(-1, signal.SIGSTOP)
+    except OSError:
+        pass # there is nothing else
+`
+
+// On kernels whose Landlock does not bound signals, code inside can stop whatever runs as its user, and so what is to kill it.
+func TestCloseEndsWhatStopsEverythingOfItsUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user needs a Landlock that bounds signals")
+	}
+	for _, pid1Lives := range []bool{true, false} {
+		dir := kerneltest.StateDir(t)
+		b := newBackend(t, dir)
+		leaveSignalsUnbounded(t, dir)
+		s, err := b.Create(t.Context(), environment(t), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		spec := newSpec(t, dir)
+		if err := s.Seal(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+		p, err := s.Start(t.Context(), kernel.Program{Args: []string{environment(t).Python, "-c", stopOthers}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Stdout().Close()
+		defer p.Stderr().Close()
+		if _, err := p.Stdout().Read(make([]byte, 5)); err != nil {
+			t.Fatal(err)
+		}
+		if !pid1Lives {
+			if err := syscall.Kill(s.Handle().PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("pid 1 lives %v: %v", pid1Lives, err)
+		}
+		if left, err := procfs.OfUser(spec.UID); err != nil || len(left) > 0 {
+			t.Errorf("pid 1 lives %v: processes %v are left, %v", pid1Lives, left, err)
+		}
+		endUser(t, spec.UID)
+	}
+}
+
+// endUser ends what a test has left.
+func endUser(t *testing.T, uid int) {
+	t.Helper()
+	for range 1000 {
+		left, err := procfs.OfUser(uid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(left) == 0 {
+			return
+		}
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	t.Errorf("processes of user %d are left", uid)
+}
+
+// What ends a user's processes is a Python of the environment, which may not get on for another reason.
+func TestCloseDoesNotWaitForEverForWhatEndsProcesses(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("what an ordinary user runs is not to be told apart")
+	}
+	if testing.Short() {
+		t.Skip("waits as long as Close does")
+	}
+	dir := kerneltest.StateDir(t)
+	env, stuck := environment(t), filepath.Join(dir, "stuck")
+	script := fmt.Sprintf("#!/bin/sh\n[ -e %s ] && exec sleep 600\nexec %s \"$@\"\n", stuck, env.Python)
+	env.Python = filepath.Join(dir, "python")
+	if err := os.WriteFile(env.Python, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b := newBackend(t, dir)
+	s, err := b.Create(t.Context(), env, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	spec := newSpec(t, dir)
+	if err := s.Seal(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(syscall.Kill(s.Handle().PID, syscall.SIGKILL), os.WriteFile(stuck, nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "kill what user") {
+		t.Errorf("%v", err)
+	}
+	endUser(t, spec.UID)
+	if err := b.Sweep(t.Context(), []kernel.Handle{s.Handle()}); err != nil {
+		t.Error(err)
+	}
+}
+
+// leaveSignalsUnbounded makes the sandboxes of a backend that has made none yet do without what Landlock has from ABI 6 on.
+func leaveSignalsUnbounded(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "lib", "*", "talaria_init", "landlock.py"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v %v", files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(text), "\nSCOPES = 6\n", "\nSCOPES = 1 << 30\n", 1)
+	if changed == string(text) {
+		t.Fatal("landlock.py does not say from which version on there are scopes")
+	}
+	if err := os.WriteFile(files[0], []byte(changed), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 

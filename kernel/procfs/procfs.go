@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -129,6 +130,42 @@ func identify(status []byte) (id Identity) {
 		}
 	}
 	return id
+}
+
+// OfUser lists the processes that run with a user id, be it their real, effective or saved one. Those that have ended and wait for
+// their parents are left out.
+func OfUser(uid int) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var found []int
+	var buffer [4096]byte
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		status, err := ReadFile("/proc/"+entry.Name()+"/status", buffer[:])
+		if err == nil && runsAs(uid, status) { // otherwise it is gone
+			found = append(found, pid)
+		}
+	}
+	return found, nil
+}
+
+func runsAs(uid int, status []byte) bool {
+	same, ended, threads := false, false, identify(status).Threads
+	for line := range bytes.Lines(status) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		switch fields := bytes.Fields(value); string(name) {
+		case "State":
+			ended = len(fields) > 0 && (fields[0][0] == 'Z' || fields[0][0] == 'X')
+		case "Uid":
+			same = slices.ContainsFunc(fields[:min(3, len(fields))], func(id []byte) bool { return string(id) == strconv.Itoa(uid) })
+		}
+	}
+	return same && (!ended || threads > 1) // its first thread can end before the others
 }
 
 // ReadStat reads only /proc/PID/stat of a process, which takes less time than [Read].

@@ -1,7 +1,9 @@
 package procfs
 
 import (
+	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -41,5 +43,33 @@ func TestSignalsThatWaitAreRead(t *testing.T) {
 		if got := p.pending("SigPnd", syscall.SIGKILL); got != want {
 			t.Errorf("SIGKILL in %q: %v", set, got)
 		}
+	}
+}
+
+func TestProcessesOfAUserAreFoundByEachOfItsIDs(t *testing.T) {
+	status := func(ids, state, threads string) []byte {
+		return []byte("Name:\tx\nState:\t" + state + "\nUid:\t" + ids + "\nThreads:\t" + threads + "\n")
+	}
+	for ids, want := range map[string]bool{
+		"7\t1\t1\t1": true, "1\t7\t1\t1": true, "1\t1\t7\t1": true, "1\t1\t1\t7": false, "77\t77\t77\t77": false, "": false,
+	} {
+		if got := runsAs(7, status(ids, "S (sleeping)", "1")); got != want {
+			t.Errorf("user ids %q: %v", ids, got)
+		}
+	}
+	if runsAs(7, status("7\t7\t7\t7", "Z (zombie)", "1")) {
+		t.Error("a process that has ended is one of the user's")
+	}
+	if !runsAs(7, status("7\t7\t7\t7", "Z (zombie)", "2")) {
+		t.Error("a process whose first thread has ended is not one of the user's")
+	}
+}
+
+func TestProcessesOfThisUserIncludeThisOne(t *testing.T) {
+	if pids, err := OfUser(os.Geteuid()); err != nil || !slices.Contains(pids, os.Getpid()) {
+		t.Errorf("%v %v", pids, err)
+	}
+	if pids, err := OfUser(1<<32 - 7); err != nil || len(pids) > 0 {
+		t.Errorf("of a user who runs nothing: %v %v", pids, err)
 	}
 }

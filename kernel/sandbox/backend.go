@@ -51,7 +51,8 @@ type Config struct {
 	RenewAfter int
 	RenewEvery time.Duration
 	// OwnUID owns the sandboxes that the backend makes for probing and for filling caches and, as root, the outer user
-	// namespaces of all sandboxes; it must not be a session's. Default 1899999999.
+	// namespaces of all sandboxes. The id below it is for processes that end those of a session. Neither must be
+	// anybody else's. Default 1899999999.
 	OwnUID int
 	Log    *slog.Logger
 }
@@ -148,6 +149,8 @@ func New(cfg Config, tier Tier) (*Backend, error) {
 	b.library = newLibrary(dir)
 	return b, nil
 }
+
+func (b *Backend) killerUID() int { return b.cfg.OwnUID - 1 }
 
 // Name returns the name of the tier.
 func (b *Backend) Name() string { return b.tier.Name() }

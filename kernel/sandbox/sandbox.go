@@ -226,6 +226,7 @@ func (s *Sandbox) seal(ctx context.Context, spec kernel.Spec) error {
 	}
 	body := sealRequest{
 		UID:         inner,
+		Killer:      s.backend.killerUID(),
 		Hostname:    spec.Hostname,
 		Limits:      limits,
 		Confinement: s.backend.confinement.request,

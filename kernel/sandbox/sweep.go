@@ -7,7 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"syscall"
+	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -107,9 +108,12 @@ func (b *Backend) sweepGroups(ctx context.Context, instance string, handles []ke
 	return b.groups.Sweep(ctx, instance, named)
 }
 
-// endLeftovers kills the remaining processes of a sandbox's user when pid 1 has ended without doing so. Only root can,
-// as its sessions have users of their own; an ordinary user's processes cannot be told apart. Where Landlock does not bound signals,
-// they can stop what is to kill them.
+// killUserProgram kills everything that a user runs.
+const killUserProgram = "import os, sys; sys.path.insert(0, os.environ['" + libraryVariable + "'])\n" +
+	"from talaria_init.helper import kill_user\nkill_user(*map(int, sys.argv[1:]))"
+
+// endLeftovers kills the remaining processes of a sandbox's user when pid 1 has ended without doing so, and waits until they have
+// ended. Only root can, as its sessions have users of their own; an ordinary user's processes cannot be told apart.
 func (s *Sandbox) endLeftovers() error {
 	s.mu.Lock()
 	uid, done := s.uid, s.nothingLeft
@@ -119,12 +123,42 @@ func (s *Sandbox) endLeftovers() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), endPatience)
 	defer cancel()
-	kill := exec.CommandContext(ctx, s.env.Python, "-I", "-S", "-c", "import os\ntry: os.kill(-1, 9)\nexcept OSError: pass")
-	kill.Dir = "/"
-	kill.Env = pythonEnv
-	kill.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
-	if err := kill.Run(); err != nil {
-		return fmt.Errorf("kill what user %d runs: %w", uid, err)
+	for {
+		if err := s.killUser(ctx, uid); err != nil {
+			return fmt.Errorf("kill what user %d runs: %w", uid, err)
+		}
+		left, err := procfs.OfUser(uid)
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		for _, pid := range left { // what pid 1 was about to start may have become the user's since
+			if err := awaitProcess(ctx, pid); err != nil {
+				return fmt.Errorf("wait for the end of processes %v of user %d: %w", left, uid, err)
+			}
+		}
 	}
-	return nil
+}
+
+func (s *Sandbox) killUser(ctx context.Context, uid int) error {
+	kill := exec.CommandContext(ctx, s.env.Python, "-I", "-S", "-c", killUserProgram, strconv.Itoa(uid), strconv.Itoa(s.backend.killerUID()))
+	kill.Dir = "/"
+	kill.Env = append(slices.Clone(pythonEnv), libraryVariable+"="+s.backend.library.dir)
+	kill.WaitDelay = killPatience
+	out, err := kill.CombinedOutput()
+	if err != nil && len(out) > 0 {
+		return fmt.Errorf("%w: %s", err, lastLine(string(out)))
+	}
+	return err
+}
+
+func awaitProcess(ctx context.Context, pid int) error {
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(pidfd)
+	return procfs.WaitPidfd(ctx, pidfd)
 }

@@ -44,6 +44,7 @@ type pagesRequest struct {
 
 type sealRequest struct {
 	UID         int                `json:"uid"`
+	Killer      int                `json:"killer"` // the user id that what kills the processes of UID has
 	Workspace   directory          `json:"workspace"`
 	Packages    directory          `json:"packages"`
 	Scratch     *directory         `json:"scratch"` // nil if there is a tmpfs

@@ -137,7 +137,7 @@ class LandlockTier:
         if self._bounded:
             helper.kill_all()
         elif self._spec.uid:
-            helper.as_user(self._spec.uid, helper.kill_all)
+            helper.kill_user(self._spec.uid, self._spec.killer)
         # Whatever its parents were, everything is a child of this process by the time they are dead.
         with contextlib.suppress(ChildProcessError):
             while True:

@@ -56,6 +56,7 @@ class Confinement:
 @dataclass
 class Seal:
     uid: int  # outside the nested user namespace
+    killer: int  # the user id of nothing but what ends the processes of another user
     workspace: Directory
     packages: Directory
     mounts: list[Mount]
