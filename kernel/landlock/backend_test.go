@@ -60,6 +60,9 @@ func TestTasksOfTheUserAreCounted(t *testing.T) {
 	}
 }
 
+// firstFD is the descriptor of pid 1's socket.
+const firstFD = 3
+
 // Where root can tell by the session's user id, Close kills what pid 1 itself can no longer kill.
 func TestWhatPid1LeavesBehindEndsWithCloseWhereRootCanTell(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -234,6 +237,38 @@ func leaveSignalsUnbounded(t *testing.T, dir string) {
 	}
 	if err := os.WriteFile(files[0], []byte(changed), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A child that code inside has stopped before it runs its program has the socket and the standard error of pid 1. This process stands
+// for it.
+func TestCloseDoesNotWaitForWhatHasTheDescriptorsOfADeadPid1(t *testing.T) {
+	dir := kerneltest.StateDir(t)
+	s, err := newBackend(t, dir).Create(t.Context(), environment(t), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := newSpec(t, dir)
+	if err := s.Seal(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	pid1, err := unix.PidfdOpen(s.Handle().PID, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pid1)
+	for _, fd := range []int{syscall.Stderr, firstFD} {
+		held, err := unix.PidfdGetfd(pid1, fd, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(held)
+	}
+	if err := syscall.Kill(s.Handle().PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -45,7 +45,7 @@ var pythonEnv = []string{"LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin", "M
 const maxDiagnosis = 8 << 10
 
 // endPatience is how long a pid 1 may take to end everything that it has started, where the kernel does not do that, and killPatience
-// how long after that it may take to notice that the host has done it.
+// how long after that it may take to notice that the host has done it, and how long the descriptors of a dead one may stay open.
 const (
 	endPatience  = 10 * time.Second
 	killPatience = time.Second
@@ -138,6 +138,7 @@ func (s *Sandbox) launch() (err error) {
 	s.cmd.Env = append(slices.Clone(pythonEnv), libraryVariable+"="+s.backend.library.dir)
 	s.cmd.Dir = "/"
 	s.cmd.Stderr = s.stderr
+	s.cmd.WaitDelay = killPatience // for a child that was being started, see Sandbox.wait
 	s.cmd.ExtraFiles = []*os.File{inside}
 	s.cmd.SysProcAttr = attributes
 	if err := s.backend.startOwned(s.cmd); err != nil {
@@ -456,6 +457,8 @@ func (s *Sandbox) wait() {
 	defer close(s.reaped)
 	// How pid 1 ends means nothing: it is killed, or it ends when its socket does.
 	_ = s.task.Wait()
+	// What it has sent is there to be read. A child that it was starting can have its socket, and code inside can have stopped it.
+	_ = s.conn.SetReadDeadline(time.Now().Add(killPatience))
 	if s.cmd != nil {
 		_ = s.cmd.Wait()
 	}
