@@ -54,8 +54,10 @@ type Config struct {
 	NoMounts     string               // why sessions can mount nothing; "": they can
 	NoNetwork    string               // why no session can have a network; "": they can
 	UIDBase      int                  // first user id of sessions' files and processes; 0: all belong to the server's user
-	TZ           string               // of kernels
-	BootID       string               // of the machine
+	// UserProcesses lists what a user runs, in a tier that may fail to end it; optional.
+	UserProcesses func(uid int) ([]int, error)
+	TZ            string // of kernels
+	BootID        string // of the machine
 
 	Defaults    api.Limits // if ArtifactBytes is 0, it is twice DiskBytes
 	Ceilings    api.Limits // the most that a session may ask for; 0: no ceiling

@@ -95,10 +95,24 @@ func (s *Session) removeFiles(ctx context.Context) error {
 	s.known.scanning.Lock()
 	defer s.known.scanning.Unlock()
 	err := errors.Join(s.dir.Discard(), s.packages.Close(), s.m.cfg.Disk.Delete(ctx, s.id))
-	if err == nil {
-		s.m.freeUID(s.uid) // otherwise the id's next owner would have these files
+	if err == nil && s.nothingRuns() {
+		s.m.freeUID(s.uid) // otherwise the id's next owner would have these files, or these processes could signal the owner's
 	}
 	return err
+}
+
+// nothingRuns reports whether the session's user runs nothing, if a session has a user of its own.
+func (s *Session) nothingRuns() bool {
+	if s.uid == 0 || s.m.cfg.UserProcesses == nil {
+		return true
+	}
+	left, err := s.m.cfg.UserProcesses(s.uid)
+	if err != nil || len(left) > 0 {
+		s.log.Error("processes of a deleted session may be left; no other session gets its user id before the server restarts",
+			"uid", s.uid, "pids", left, "error", err)
+		return false
+	}
+	return true
 }
 
 // forget removes a disowned session from the database, in steps that delay other writes only briefly, and then the

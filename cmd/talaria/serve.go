@@ -27,6 +27,7 @@ import (
 	"talaria/kernel/disk"
 	"talaria/kernel/landlock"
 	"talaria/kernel/link"
+	"talaria/kernel/procfs"
 	"talaria/kernel/python"
 	"talaria/server"
 	"talaria/session"
@@ -443,13 +444,15 @@ func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Cl
 		return nil, err
 	}
 	noMounts, noNetwork := "", ""
+	var userProcesses func(int) ([]int, error)
 	if tier == landlock.Tier {
+		userProcesses = procfs.OfUser
 		noNetwork = "tier " + tier + " cannot provide a network"
 		noMounts = "tier " + tier + " has no mounts; run the server where tier " + tiers[0] + " works"
 	}
 	return session.Open(ctx, session.Config{
 		Store: db, Artifacts: blobs, Host: hosts, Log: log, Version: fullVersion(),
-		SessionsDir: sessionsDir(c), Disk: workspaces, Environments: environments, Tier: tier, UIDBase: uidBase,
+		SessionsDir: sessionsDir(c), Disk: workspaces, Environments: environments, Tier: tier, UIDBase: uidBase, UserProcesses: userProcesses,
 		TZ: c.TZ, BootID: boot, Defaults: api.Limits(c.Limits), Ceilings: api.Limits(c.Ceilings),
 		IdleTimeout: c.IdleTimeout, OnIdle: api.OnIdle(c.OnIdle), Checkpoints: api.CheckpointMode(c.Checkpoints), CopiesBytes: c.CopiesBytes,
 		MaxSessions: c.MaxSessions, DiskReserve: c.DiskReserve, MemoryReserve: c.MemoryReserve, OwnerSessions: c.OwnerSessions, OwnerKernels: c.OwnerKernels, InlineBytes: c.InlineBytes,
