@@ -165,6 +165,35 @@ func TestCloseEndsWhatStopsEverythingOfItsUser(t *testing.T) {
 	}
 }
 
+// A host that was killed together with a pid 1 has nobody who ends what they leave, and a later session can have the same user id.
+func TestNothingOfAnEarlierSessionOfItsUserLivesOn(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user needs a Landlock that bounds signals")
+	}
+	dir := kerneltest.StateDir(t)
+	b := newBackend(t, dir)
+	leaveSignalsUnbounded(t, dir)
+	spec := newSpec(t, dir)
+	left := exec.Command("sleep", "600")
+	left.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(spec.UID), Gid: uint32(spec.UID)}}
+	if err := left.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer left.Process.Kill()
+	s, err := b.Create(t.Context(), environment(t), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Seal(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	_ = left.Process.Signal(syscall.SIGTERM) // by which it ends if nothing has killed it
+	if err := left.Wait(); err == nil || err.Error() != "signal: killed" {
+		t.Errorf("%v", err)
+	}
+}
+
 // endUser ends what a test has left.
 func endUser(t *testing.T, uid int) {
 	t.Helper()

@@ -92,6 +92,9 @@ class LandlockTier:
             raise RuntimeError("a workspace without a path cannot be had without namespaces")
         with step("check signals"):
             self._bounded = self._check_signals()
+        if not self._bounded:
+            with step("end earlier processes"):  # which could signal the ones of this session
+                helper.kill_user(spec.uid, spec.killer)
         with step("scratch"):
             self._make_scratch(spec)
         nested()
