@@ -273,9 +273,9 @@ type Watched interface {
 	// MemoryUnheld reports whether nothing bounds the memory of all processes together.
 	MemoryUnheld() bool
 	// KillLargest kills the process that uses the most memory, except for interpreters and the processes that keep
-	// the sandbox alive, and returns its name; "" if there is none. If all processes together use no more than limit
-	// by now, it kills none and over is false.
-	KillLargest(ctx context.Context, limit int64) (name string, over bool, err error)
+	// the sandbox alive, and returns its name; "" if there is none. used is what all together use, without those that
+	// have been killed and have not ended yet; if it is no more than limit, none is killed.
+	KillLargest(ctx context.Context, limit int64) (name string, used int64, err error)
 }
 
 // TmpMeter is implemented by sandboxes that can report the free space of /tmp, /dev/shm and the home directory;

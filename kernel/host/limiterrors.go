@@ -152,28 +152,48 @@ func (k *interpreter) reached(hit record.LimitHit, advice string) {
 	}
 }
 
-// killLargest kills that one of the kernels in the sandbox whose interpreter uses the most memory.
+// killLargest kills that one of the kernels in the sandbox whose interpreter uses the most memory. It does not leave it to the
+// closing of the kernel's sandbox, which may take as long as pid 1 is busy with others, to kill the interpreter: until then, it could
+// take more. One that is being ended already is no exception: no other one has to end for the memory that it still has.
 func (k *interpreter) killLargest(why ending) {
-	largest, most := k, k.memory()
-	for _, one := range k.others() {
-		if used := one.memory(); used > most {
-			largest, most = one, used
+	largest := k
+	var where kernel.ProcessPlace
+	var most int64
+	for _, one := range append(k.others(), k) {
+		if place, used := one.memory(); used > most {
+			largest, where, most = one, place, used
 		}
 	}
 	largest.kill(why)
+	if most > 0 {
+		killAt(where)
+	}
 }
 
-// memory returns what the interpreter has mapped, as far as that can be read.
-func (k *interpreter) memory() int64 {
+// memory returns where the interpreter is, and what it has mapped, as far as that can be read; 0 if it is ending.
+func (k *interpreter) memory() (kernel.ProcessPlace, int64) {
 	located, ok := k.present().(kernel.ProcessLocator)
 	if !ok {
-		return 0
+		return kernel.ProcessPlace{}, 0
 	}
-	p, err := procfs.Read(located.Locate().HostPID)
-	if err != nil {
-		return 0
+	place := located.Locate()
+	p, err := procfs.Read(place.HostPID)
+	if err != nil || p.Ending {
+		return place, 0
 	}
-	return p.Memory()
+	return place, p.Memory()
+}
+
+// killAt kills the process at that place, and no later one with its number.
+func killAt(place kernel.ProcessPlace) {
+	task, err := procfs.OpenTask(place.HostPID)
+	if err != nil { // it has ended
+		return
+	}
+	defer task.Close()
+	if now, err := procfs.ReadStat(place.HostPID); err == nil && now.StartTime == place.StartTime {
+		task.Kill()
+	}
 }
 
 // interruptFor interrupts the running execution, once, because of a limit.

@@ -34,6 +34,9 @@ const (
 	fastestAllocating = 4 << 30 // bytes per second
 )
 
+// farOver is how many times its memory limit a sandbox may use before a kernel ends for it without a grace.
+const farOver = 2
+
 // unseenTime is how long code may run while folders of the workspace cannot be measured, before it is interrupted. It
 // is long enough to delete them.
 const unseenTime = 5 * time.Second
@@ -98,7 +101,7 @@ type watcher struct {
 	memory                int64     // at the last look
 	near                  bool      // it is more than half of the limit
 	rising                bool      // it has grown by a good part of what is left
-	over                  time.Time // since when memory has been over its limit with nothing left to kill
+	over                  time.Time // since when memory has been over its limit with only interpreters left to kill
 }
 
 // newWatcher makes a watcher of a sandbox that needs one, or returns nil. The caller still owns dir.
@@ -156,7 +159,7 @@ func (w *watcher) run() {
 		pause, share, took := w.timedLook()
 		pause = min(max(pause, minLookPause, share*took), maxLookPause)
 		w.pause.Store(int64(pause))
-		if w.kernel.busy() {
+		if w.kernel.busy() || w.isOver() {
 			w.next(pause)
 		} else {
 			w.nextIdle(max(maxLookPause, idleShare*took))
@@ -210,12 +213,19 @@ func (w *watcher) hurry() {
 }
 
 // nothingRan reports whether the kernel is idle and was idle since the last look, so that nothing can have been
-// written.
+// written, and nothing is left to be done for its memory.
 func (w *watcher) nothingRan() bool {
 	cpu, err := w.sandbox.CPU(w.ctx)
 	same := err == nil && cpu == w.cpu
 	w.cpu = cpu
-	return same && !w.kernel.busy()
+	return same && !w.kernel.busy() && !w.isOver()
+}
+
+// isOver reports whether memory was over its limit at the last look, with only interpreters left to kill.
+func (w *watcher) isOver() bool {
+	w.looking.Lock()
+	defer w.looking.Unlock()
+	return !w.over.IsZero()
 }
 
 // stop ends the looking; it does not wait.
@@ -371,7 +381,8 @@ func (w *watcher) measure(limits kernel.Limits) (bytes, inodes int64, unseen boo
 }
 
 // lookAtMemory acts when all processes together use too much. It kills the largest child; if there is none, it
-// interrupts the cell; otherwise it ends the largest kernel. The caller holds looking.
+// interrupts the cells. After the grace, or far over the limit, it ends the largest kernel, at each look one until those that
+// are left use no more than the limit. The caller holds looking.
 func (w *watcher) lookAtMemory(limit int64) time.Duration {
 	usage, err := w.sandbox.Usage(w.ctx)
 	if err != nil {
@@ -385,20 +396,22 @@ func (w *watcher) lookAtMemory(limit int64) time.Duration {
 		return reach(limit-usage.MemoryBytes, fastestAllocating)
 	}
 	hit := record.LimitHit{Name: "memory_bytes", Value: limit, Used: usage.MemoryBytes}
-	name, over, err := w.sandbox.KillLargest(w.ctx, limit)
+	name, used, err := w.sandbox.KillLargest(w.ctx, limit)
 	switch {
-	case err == nil && !over: // the process that used it has ended meanwhile, or processes share it
-		w.over = time.Time{}
 	case err != nil:
 		w.log.Warn("kill a process for its memory", "error", err)
+	case used <= limit: // the process that used it has ended or was killed, or processes share it
+		w.over = time.Time{}
 	case name != "":
 		w.kernel.tell("[the process " + name + " of this session was killed: " + hit.String() + "]")
-	case w.over.IsZero():
-		w.over = time.Now()
-		w.kernel.reached(hit, "it was interrupted; use less or raise the limit")
-	case time.Since(w.over) > w.grace:
-		w.over = time.Now() // those that are left have as long again
-		w.kernel.killLargest(ending{reason: kernel.LimitMemory, limit: &hit})
+	default:
+		if w.over.IsZero() {
+			w.over = time.Now()
+			w.kernel.reached(hit, "it was interrupted; use less or raise the limit")
+		}
+		if used > farOver*limit || time.Since(w.over) > w.grace {
+			w.kernel.killLargest(ending{reason: kernel.LimitMemory, limit: &hit})
+		}
 	}
 	return minLookPause
 }

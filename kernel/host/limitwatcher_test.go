@@ -2,14 +2,19 @@ package host
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"talaria/kernel"
+	"talaria/kernel/procfs"
 	"talaria/kernel/record"
 )
 
@@ -87,23 +92,119 @@ func TestAnExecutionIsNotInterruptedForWhatWasWrittenBeforeIt(t *testing.T) {
 	}
 }
 
-// After the grace, the largest kernel ends, and those that are left have as long.
-func TestKernelsOfASandboxEndForItsMemoryOneAfterAnother(t *testing.T) {
+// After the grace, the largest kernels end, one at each look, and no more than is needed: what has been killed may have its memory
+// for a while.
+func TestTheLargestKernelsOfASandboxEndForItsMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, k, s := watchFakes(t)
 		defer w.close()
-		s.unheld, k.limits.MemoryBytes = true, 1<<20
+		s.holdMemory(k, 200, 203, 207, 201, 206, 204, 205, 202)
 		for _, step := range []struct {
 			after              time.Duration
 			interrupts, killed int // so far
-		}{{0, 1, 0}, {w.grace, 1, 0}, {time.Millisecond, 1, 1}, {w.grace, 1, 1}, {time.Millisecond, 1, 2}} {
+		}{{0, 1, 0}, {w.grace, 1, 0}, {time.Millisecond, 1, 1}, {0, 1, 2}, {0, 1, 3}, {0, 1, 3}, {w.grace + time.Millisecond, 1, 3}} {
 			time.Sleep(step.after)
 			if w.look(); k.reachedCount != step.interrupts || k.killedCount != step.killed {
 				t.Errorf("%d interrupts and %d kernels killed, want %d and %d", k.reachedCount, k.killedCount, step.interrupts, step.killed)
 			}
 		}
+		if got, want := s.kernels, []int64{200 << 10, 203 << 10, 201 << 10, 204 << 10, 202 << 10}; !slices.Equal(got, want) {
+			t.Errorf("kernels of %d bytes are left, want %d", got, want)
+		}
+		s.kernels = append(s.kernels, 100<<10)
+		if w.look(); k.reachedCount != 2 || k.killedCount != 3 {
+			t.Errorf("the next time: %d interrupts and %d kernels killed", k.reachedCount, k.killedCount)
+		}
 	})
 }
+
+func TestFarOverTheMemoryLimitTheLargestKernelEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, k, s := watchFakes(t)
+		defer w.close()
+		s.holdMemory(k, 400, 500, 400, 400, 400)
+		for range 3 {
+			if w.look(); k.reachedCount != 1 || k.killedCount != 1 {
+				t.Errorf("%d interrupts and %d kernels killed", k.reachedCount, k.killedCount)
+			}
+		}
+	})
+}
+
+// The cells may have ended before the watcher does anything, and nothing uses CPU time any more.
+func TestIdleKernelsOfASandboxEndForItsMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, k, s := watchFakes(t)
+		s.holdMemory(k, 600, 601, 602)
+		w.look()
+		go w.run()
+		time.Sleep(w.grace + 2*maxLookPause)
+		w.stop()
+		w.wait()
+		if k.killedCount != 2 {
+			t.Errorf("%d kernels were killed", k.killedCount)
+		}
+	})
+}
+
+func TestTheLargestInterpreterIsKilledEvenIfItIsBeingEnded(t *testing.T) {
+	main, large, larger := startLocated(t, 0), startLocated(t, 32), startLocated(t, 64)
+	main.beside = map[*interpreter]struct{}{large: {}, larger: {}}
+	larger.kill(ending{reason: "reset"})
+	for _, want := range []*interpreter{larger, large, main} {
+		main.killLargest(ending{reason: kernel.LimitMemory})
+		select {
+		case <-want.process.Done():
+		case <-time.After(time.Minute):
+			t.Fatal("the largest one is not killed")
+		}
+		if want.cause == nil || (want.cause.reason == "reset") != (want == larger) {
+			t.Errorf("it ends for %+v", want.cause)
+		}
+		for _, k := range []*interpreter{main, large} {
+			if _, used := k.memory(); (used == 0) != (k.cause != nil) {
+				t.Errorf("one that has %d bytes ends for %+v", used, k.cause)
+			}
+		}
+	}
+}
+
+// startLocated makes a kernel whose interpreter is a process with so much memory.
+func startLocated(t *testing.T, mib int) *interpreter {
+	t.Helper()
+	child := exec.Command("python3", "-c", fmt.Sprintf("import time\nx = b'x' * (%d << 20)\nprint('up', flush=True)\ntime.sleep(1000)", mib))
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &located{done: make(chan struct{})}
+	t.Cleanup(func() { _ = child.Process.Kill(); <-p.done })
+	_, err = out.Read(make([]byte, 3))
+	stat, err2 := procfs.ReadStat(child.Process.Pid)
+	go func() {
+		defer close(p.done)
+		_ = child.Wait()
+	}()
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	p.place = kernel.ProcessPlace{HostPID: child.Process.Pid, StartTime: stat.StartTime}
+	k := newInterpreter(record.Key{}, "", &HostConfig{Log: slog.New(slog.DiscardHandler)}, nil, func(error) {})
+	k.process = p
+	return k
+}
+
+type located struct {
+	kernel.Process
+	place kernel.ProcessPlace
+	done  chan struct{}
+}
+
+func (p *located) Done() <-chan struct{}       { return p.done }
+func (p *located) Locate() kernel.ProcessPlace { return p.place }
 
 // watchFakes makes a watcher of an empty, watched workspace, which does not run yet.
 func watchFakes(t *testing.T) (*watcher, *idleKernel, *watchedFake) {
@@ -129,12 +230,16 @@ type idleKernel struct {
 	limits       kernel.Limits
 	reachedCount int
 	killedCount  int
+	kills        func() // called by killLargest
 }
 
 func (*idleKernel) tellIdle(string)                   {}
 func (k *idleKernel) reached(record.LimitHit, string) { k.reachedCount++ }
 
-func (k *idleKernel) killLargest(ending) { k.killedCount++ }
+func (k *idleKernel) killLargest(ending) {
+	k.killedCount++
+	k.kills()
+}
 
 func (k *idleKernel) limitsNow() kernel.Limits { return k.limits }
 
@@ -149,8 +254,30 @@ func (k *idleKernel) busy() bool {
 type watchedFake struct {
 	kernel.Sandbox
 	looked        chan struct{}
-	bytes, inodes int64 // of deleted files that are open
-	unheld        bool  // memory is over its limit, and there is no process to kill for it
+	bytes, inodes int64   // of deleted files that are open
+	unheld        bool    // nothing but the watcher bounds memory
+	kernels       []int64 // memory of their interpreters
+	killed        int64   // memory of those that are killed, which they still have
+}
+
+// holdMemory has the sandbox use memory, with a limit of 1 MiB: a kernel each of so many KiB.
+func (s *watchedFake) holdMemory(k *idleKernel, kib ...int64) {
+	s.unheld, k.limits.MemoryBytes = true, 1<<20
+	for _, n := range kib {
+		s.kernels = append(s.kernels, n<<10)
+	}
+	k.kills = func() {
+		largest := slices.Index(s.kernels, slices.Max(s.kernels))
+		s.killed += s.kernels[largest]
+		s.kernels = slices.Delete(s.kernels, largest, largest+1)
+	}
+}
+
+func (s *watchedFake) memory() (used int64) {
+	for _, bytes := range s.kernels {
+		used += bytes
+	}
+	return used
 }
 
 func (*watchedFake) CPU(context.Context) (time.Duration, error) {
@@ -164,9 +291,9 @@ func (s *watchedFake) Unlinked(context.Context, uint64) (int64, int64, error) {
 
 func (*watchedFake) StopWrites(context.Context, bool) error { return nil }
 func (s *watchedFake) MemoryUnheld() bool                   { return s.unheld }
-func (*watchedFake) Usage(context.Context) (kernel.Usage, error) {
-	return kernel.Usage{MemoryBytes: 1 << 30}, nil
+func (s *watchedFake) Usage(context.Context) (kernel.Usage, error) {
+	return kernel.Usage{MemoryBytes: s.memory() + s.killed}, nil
 }
-func (s *watchedFake) KillLargest(context.Context, int64) (string, bool, error) {
-	return "", s.unheld, nil
+func (s *watchedFake) KillLargest(context.Context, int64) (string, int64, error) {
+	return "", s.memory(), nil
 }

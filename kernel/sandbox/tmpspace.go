@@ -141,10 +141,10 @@ func closeDuplicate(fd int, st *unix.Stat_t) {
 // KillLargest kills the process that uses the most memory, except for pid 1 and the interpreters, if all together still use
 // more than limit. Processes that are ending do not count: killing another one for their memory would be a mistake. Nor do
 // pages count twice that processes share since a fork, as they do in Usage.
-func (s *Sandbox) KillLargest(_ context.Context, limit int64) (name string, over bool, err error) {
+func (s *Sandbox) KillLargest(_ context.Context, limit int64) (name string, used int64, err error) {
 	pids, err := s.pids()
 	if err != nil {
-		return "", false, err
+		return "", 0, err
 	}
 	interpreters := s.interpreters()
 	var largest procfs.Process
@@ -164,13 +164,11 @@ func (s *Sandbox) KillLargest(_ context.Context, limit int64) (name string, over
 			victim, largest = pid, p
 		}
 	}
-	if s.total(t, pids) <= limit {
-		return "", false, nil
+	used = s.total(t, pids)
+	if used <= limit || victim == 0 {
+		return "", used, nil
 	}
-	if victim == 0 {
-		return "", true, nil
-	}
-	return largest.Name, true, killProcess(victim, largest.StartTime)
+	return largest.Name, used, killProcess(victim, largest.StartTime)
 }
 
 // killProcess kills the process with that pid if it has that start time, and no other.
