@@ -265,8 +265,8 @@ type Meter interface {
 type Watched interface {
 	// StopWrites forbids, or allows again, every process inside to make a file longer, files in memory included.
 	StopWrites(ctx context.Context, stop bool) error
-	// Unlinked returns what regular files on that device use that are open inside and have no name any more. With an
-	// error it is a lower bound.
+	// Unlinked returns what regular files on that device use that are open inside and have no name any more. It leaves
+	// out those of processes that hide their files. With an error, nothing is known.
 	Unlinked(ctx context.Context, device uint64) (bytes, inodes int64, err error)
 	// CPU is what all processes inside have used so far; it is a cheap way to see whether anything has run.
 	CPU(ctx context.Context) (time.Duration, error)

@@ -37,8 +37,8 @@ const (
 // farOver is how many times its memory limit a sandbox may use before a kernel ends for it without a grace.
 const farOver = 2
 
-// unseenTime is how long code may run while folders of the workspace cannot be measured, before it is interrupted. It
-// is long enough to delete them.
+// unseenTime is how long code may run while folders of the workspace, or deleted files that are open, cannot be measured,
+// before it is interrupted. It is long enough to delete or close them.
 const unseenTime = 5 * time.Second
 
 // diskSlackInodes is how many inodes beyond the limit a workspace may use before its kernel is killed, as
@@ -97,7 +97,9 @@ type watcher struct {
 	mostBytes, mostInodes int64     // the most that was seen then, or when it last grew
 	growing               bool      // the last look saw more than that, by more than a file system needs for itself
 	begins                bool      // an execution is about to begin, which has made none of what is there
-	unseen                time.Time // since when code has been running while folders cannot be measured; zero if they can
+	unseen                time.Time // since when code has been running while something cannot be measured; zero if all can
+	openBytes, openInodes int64     // of deleted files that are open, when they were last counted
+	uncounted             bool      // the last look could not count them
 	memory                int64     // at the last look
 	near                  bool      // it is more than half of the limit
 	rising                bool      // it has grown by a good part of what is left
@@ -332,8 +334,11 @@ func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
 			w.mostBytes, w.mostInodes = max(w.mostBytes, bytes), max(w.mostInodes, inodes)
 		}
 	}
-	if limits.DiskBytes <= 0 {
+	switch {
+	case limits.DiskBytes <= 0:
 		return maxLookPause
+	case w.uncounted:
+		return minLookPause
 	}
 	return min(reach(limits.DiskBytes-bytes, fastestWriting), reach(limits.Inodes()-inodes, fastestMaking))
 }
@@ -345,8 +350,8 @@ func reach(room int64, rate int64) time.Duration {
 }
 
 // measure returns what the workspace uses, including deleted files that are still open, and the limit that it has
-// passed. A workspace that is too deep counts as past its limit, and so does one with folders that cannot be measured:
-// unseen.
+// passed. A workspace that is too deep counts as past its limit, and so does one with folders, or with deleted files, that
+// cannot be measured: unseen. Deleted files are given a second look, since counting them may take too long on a busy machine.
 func (w *watcher) measure(limits kernel.Limits) (bytes, inodes int64, unseen bool, hit *record.LimitHit, err error) {
 	bytes, inodes, err = w.dir.Usage(w.ctx)
 	deep := errors.Is(err, workspace.ErrTruncated)
@@ -364,16 +369,22 @@ func (w *watcher) measure(limits kernel.Limits) (bytes, inodes int64, unseen boo
 		bytes, inodes = bytes+more, inodes+count
 	}
 	more, count, err := w.sandbox.Unlinked(w.ctx, w.dir.Device())
-	if err != nil {
+	again := err != nil && w.uncounted
+	if w.uncounted = err != nil; err == nil {
+		w.openBytes, w.openInodes = more, count
+	} else if w.ctx.Err() == nil {
 		w.log.Debug("look for deleted files that are open", "error", err)
 	}
-	bytes, inodes = bytes+more, inodes+count
+	unseen = unseen || again
+	bytes, inodes = bytes+w.openBytes, inodes+w.openInodes
 	switch {
 	case limits.DiskBytes <= 0:
 	case bytes > limits.DiskBytes:
 		hit = &record.LimitHit{Name: "disk_bytes", Value: limits.DiskBytes, Used: bytes}
 	case deep:
 		hit = &record.LimitHit{Name: "disk_depth", Value: workspace.MaxDepth, Used: workspace.MaxDepth + 1}
+	case again:
+		hit = &record.LimitHit{Name: "disk_open_bytes", Value: limits.DiskBytes, Used: bytes}
 	case inodes > limits.Inodes():
 		hit = &record.LimitHit{Name: "disk_inodes", Value: limits.Inodes(), Used: inodes}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -90,6 +91,47 @@ func TestAnExecutionIsNotInterruptedForWhatWasWrittenBeforeIt(t *testing.T) {
 	if w.look(); k.reachedCount != 1 {
 		t.Errorf("an execution that makes a file in a full workspace was interrupted %d times", k.reachedCount)
 	}
+}
+
+// A failure to count may be the machine's; two in a row are taken for the session's.
+func TestDeletedFilesThatCannotBeCountedAreNotAWayPastTheDiskLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, k, s := watchFakes(t)
+		defer w.close()
+		failed := errors.New("it took too long")
+		for i, step := range []struct {
+			after               time.Duration
+			bytes               int64
+			err                 error
+			stopped             bool
+			interrupted, killed int // so far
+		}{
+			{bytes: 1 << 10},
+			{err: failed},
+			{bytes: 1 << 10},
+			{err: failed},
+			{err: failed, stopped: true},
+			{bytes: 1 << 10},
+			{bytes: 2 << 20, stopped: true},
+			{err: failed, stopped: true}, // what was counted before still counts
+			{bytes: 1 << 10},
+			{err: failed},
+			{err: failed, stopped: true},
+			{after: unseenTime, err: failed, stopped: true},
+			{after: time.Millisecond, err: failed, stopped: true, interrupted: 1},
+			{after: w.grace, err: failed, stopped: true, interrupted: 1, killed: 1},
+		} {
+			time.Sleep(step.after)
+			s.bytes, s.err = step.bytes, step.err
+			w.look()
+			if s.stopped != step.stopped || k.reachedCount != step.interrupted || k.killedCount != step.killed {
+				t.Errorf("step %d: writing is stopped: %v; %d interrupts and %d kills", i, s.stopped, k.reachedCount, k.killedCount)
+			}
+		}
+		if k.why.reason != kernel.LimitDisk || !strings.Contains(k.why.limit.String(), "cannot be counted") {
+			t.Errorf("it ends for %s: %v", k.why.reason, k.why.limit)
+		}
+	})
 }
 
 // After the grace, the largest kernels end, one at each look, and no more than is needed: what has been killed may have its memory
@@ -230,11 +272,17 @@ type idleKernel struct {
 	limits       kernel.Limits
 	reachedCount int
 	killedCount  int
+	why          ending // of kill
 	kills        func() // called by killLargest
 }
 
 func (*idleKernel) tellIdle(string)                   {}
 func (k *idleKernel) reached(record.LimitHit, string) { k.reachedCount++ }
+
+func (k *idleKernel) kill(why ending) {
+	k.killedCount++
+	k.why = why
+}
 
 func (k *idleKernel) killLargest(ending) {
 	k.killedCount++
@@ -255,6 +303,8 @@ type watchedFake struct {
 	kernel.Sandbox
 	looked        chan struct{}
 	bytes, inodes int64   // of deleted files that are open
+	err           error   // that counting them ends with
+	stopped       bool    // nothing may be written
 	unheld        bool    // nothing but the watcher bounds memory
 	kernels       []int64 // memory of their interpreters
 	killed        int64   // memory of those that are killed, which they still have
@@ -286,11 +336,14 @@ func (*watchedFake) CPU(context.Context) (time.Duration, error) {
 
 func (s *watchedFake) Unlinked(context.Context, uint64) (int64, int64, error) {
 	s.looked <- struct{}{}
-	return s.bytes, s.inodes, nil
+	return s.bytes, s.inodes, s.err
 }
 
-func (*watchedFake) StopWrites(context.Context, bool) error { return nil }
-func (s *watchedFake) MemoryUnheld() bool                   { return s.unheld }
+func (s *watchedFake) StopWrites(_ context.Context, stop bool) error {
+	s.stopped = stop
+	return nil
+}
+func (s *watchedFake) MemoryUnheld() bool { return s.unheld }
 func (s *watchedFake) Usage(context.Context) (kernel.Usage, error) {
 	return kernel.Usage{MemoryBytes: s.memory() + s.killed}, nil
 }

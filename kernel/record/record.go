@@ -166,6 +166,9 @@ func (h LimitHit) String() string {
 	case "disk_depth":
 		return fmt.Sprintf("folders of the workspace are more than %d deep or may not be read, so limits.disk_bytes "+
 			"cannot be enforced; remove them", h.Value)
+	case "disk_open_bytes":
+		return "the deleted files that processes of the session hold open cannot be counted, so limits.disk_bytes cannot be " +
+			"enforced; close files or end processes"
 	case "tmp_bytes":
 		name = "the limit of each of /tmp, /dev/shm and the home directory (a quarter of limits.memory_bytes)"
 	}
