@@ -92,6 +92,7 @@ type watcher struct {
 
 	looking               sync.Mutex       // held for a look, and guards the fields below
 	full                  *record.LimitHit // while writing is stopped
+	writing               bool             // that has failed
 	bytes                 int64            // that the workspace used then
 	inodes                int64
 	mostBytes, mostInodes int64     // the most that was seen then, or when it last grew
@@ -319,13 +320,11 @@ func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
 		w.full, w.bytes, w.inodes = hit, bytes, inodes
 		w.mostBytes, w.mostInodes = bytes, inodes
 		w.isFull.Store(true)
-		if err := w.sandbox.StopWrites(w.ctx, true); err != nil && w.ctx.Err() == nil {
-			w.log.Warn("stop a session that fills its disk from writing", "error", err)
-		}
+		w.stopWrites()
 		w.kernel.tellIdle(fmt.Sprintf("[%v: nothing more can be written; %s]", hit, kept))
 		return minLookPause // a cell that writes gets an error until then, which points at the line
 	case hit != nil && (bytes > w.bytes+kernel.DiskSlackBytes || inodes > w.inodes+diskSlackInodes ||
-		overdue && time.Since(w.unseen) > unseenTime+w.grace):
+		overdue && time.Since(w.unseen) > unseenTime+w.grace || w.writing && !w.stopWrites()):
 		w.kernel.kill(ending{reason: kernel.LimitDisk, limit: hit})
 	case hit != nil:
 		w.full = hit
@@ -341,6 +340,16 @@ func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
 		return minLookPause
 	}
 	return min(reach(limits.DiskBytes-bytes, fastestWriting), reach(limits.Inodes()-inodes, fastestMaking))
+}
+
+// stopWrites stops writing, as far as that can be told. It may fail once on a busy machine; code that starts processes faster than they
+// can be found may make it fail again and again.
+func (w *watcher) stopWrites() bool {
+	err := w.sandbox.StopWrites(w.ctx, true)
+	if w.writing = err != nil && w.ctx.Err() == nil; w.writing {
+		w.log.Warn("stop a session that fills its disk from writing", "error", err)
+	}
+	return !w.writing
 }
 
 // reach returns how long that much takes at that rate per second.

@@ -93,6 +93,30 @@ func TestAnExecutionIsNotInterruptedForWhatWasWrittenBeforeIt(t *testing.T) {
 	}
 }
 
+func TestAKernelThatCannotBeStoppedFromWritingEnds(t *testing.T) {
+	w, k, s := watchFakes(t)
+	defer w.close()
+	for i, step := range []struct {
+		bytes  int64
+		err    error
+		killed int
+	}{
+		{2 << 20, errors.New("others were started meanwhile"), 0},
+		{2 << 20, nil, 0},
+		{1 << 10, nil, 0},
+		{2 << 20, errors.New("others were started meanwhile"), 0},
+		{2 << 20, errors.New("others were started meanwhile"), 1},
+	} {
+		s.bytes, s.stopErr = step.bytes, step.err
+		if w.look(); k.killedCount != step.killed {
+			t.Errorf("step %d: %d kills", i, k.killedCount)
+		}
+	}
+	if k.why.reason != kernel.LimitDisk {
+		t.Errorf("it ends for %s", k.why.reason)
+	}
+}
+
 // A failure to count may be the machine's; two in a row are taken for the session's.
 func TestDeletedFilesThatCannotBeCountedAreNotAWayPastTheDiskLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -305,6 +329,7 @@ type watchedFake struct {
 	bytes, inodes int64   // of deleted files that are open
 	err           error   // that counting them ends with
 	stopped       bool    // nothing may be written
+	stopErr       error   // that stopping ends with
 	unheld        bool    // nothing but the watcher bounds memory
 	kernels       []int64 // memory of their interpreters
 	killed        int64   // memory of those that are killed, which they still have
@@ -341,7 +366,7 @@ func (s *watchedFake) Unlinked(context.Context, uint64) (int64, int64, error) {
 
 func (s *watchedFake) StopWrites(_ context.Context, stop bool) error {
 	s.stopped = stop
-	return nil
+	return s.stopErr
 }
 func (s *watchedFake) MemoryUnheld() bool { return s.unheld }
 func (s *watchedFake) Usage(context.Context) (kernel.Usage, error) {

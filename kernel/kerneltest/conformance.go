@@ -77,6 +77,7 @@ func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, v
 		{"usage covers what runs inside", usageIsReal},
 		{"the listed processes are those of now", usageIsCurrent},
 		{"writing can be stopped and go on", writingStops},
+		{"writing can be stopped while processes are started", writingStopsForForks},
 		{"what is deleted and open is counted, and the largest process killed", watchedIsSeen},
 		{"interpreters are not among the processes that are killed for memory", watchedSparesInterpreters},
 		{"pages that processes share count once", watchedSharesPages},

@@ -344,6 +344,46 @@ for _ in range(2):
 	}
 }
 
+// writingStopsForForks has processes that are always about to start another one. What they start inherits their limits.
+func writingStopsForForks(t *testing.T, r *rig) {
+	s := r.sealed(t, limits(kernel.Limits{DiskBytes: 64 * mib}))
+	w := watchedSandbox(t, s)
+	p := start(t, s, r.pythonCommand(`
+import errno, os, time
+for _ in range(5): os.fork()
+while True:
+    try:
+        with open("f", "wb") as f: f.write(b"x")
+        said = "wrote"
+    except OSError as e:
+        said = errno.errorcode[e.errno]
+    os.write(1, said.encode() + b"\n")
+    if not os.fork():
+        time.sleep(0.05)
+        os._exit(0)
+    os.wait()
+`))
+	out := output(t, p)
+	if line := out.next(); line != "wrote" {
+		t.Fatal(line)
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- w.StopWrites(t.Context(), true) }()
+	select {
+	case err := <-stopped:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Fatal("it does not end")
+	}
+	for line := out.next(); line != "EFBIG"; line = out.next() {
+		if line != "wrote" {
+			t.Fatal(line)
+		}
+	}
+}
+
 func namelessIsSeen(t *testing.T, r *rig) {
 	s, spec := r.sealedSpec(t)
 	w := watchedSandbox(t, s)

@@ -93,3 +93,8 @@ func CompileLibrary(ctx context.Context, dir string, env kernel.Environment) err
 	l := newLibrary(dir)
 	return l.compile(ctx, env)
 }
+
+// LimitAll limits the processes that unlimited returns, until it returns none.
+func LimitAll(unlimited func() ([]int, error), limit func(pids []int) error) error {
+	return limitAll(unlimited, limit)
+}

@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"talaria/kernel"
 	"talaria/kernel/cgroup"
+	"talaria/kernel/procfs"
 )
 
 // The data segment of a process is limited to a little less than the memory of all, so that Python gets to raise
@@ -20,6 +24,12 @@ const (
 	maxHeadroom = 64 << 20
 	headroom    = 16 // the share of the memory, as a divisor
 )
+
+// maxRounds is how often the limits of running processes are changed until none has the old ones. A process inherits them from one
+// that has them, so whatever has the old ones in a round was started by a process that had them, too, and that ended before the round
+// before reached it, or was started during that. So at the end there is a line of as many generations, each of which lived for less
+// than a round: no ordinary program starts others like that, and code that does so to keep the old limits may never be caught.
+const maxRounds = 16
 
 func dataLimit(memory int64) int64 {
 	if memory <= 0 {
@@ -118,22 +128,57 @@ func (s *Sandbox) limitRunning(ctx context.Context, l kernel.Limits) error {
 		size = 0
 	}
 	wanted := map[int]uint64{unix.RLIMIT_DATA: soft(dataLimit(l.MemoryBytes)), unix.RLIMIT_FSIZE: size}
-	// A process that is started meanwhile may have the old limits, so repeat until there are no new ones.
-	done := []int{s.handle.PID}
-	for {
+	unlimited := func() ([]int, error) {
 		pids, err := s.pids()
-		if err != nil {
+		return slices.DeleteFunc(pids, func(pid int) bool { return pid == s.handle.PID || isLimited(pid, wanted) }), err
+	}
+	if err := limitAll(unlimited, func(pids []int) error { return s.limitProcesses(ctx, pids, wanted) }); err != nil {
+		return fmt.Errorf("running processes: %w", err)
+	}
+	return nil
+}
+
+// limitAll limits all processes: one that is started meanwhile may have the old limits, so it repeats that until there are none with
+// these.
+func limitAll(unlimited func() ([]int, error), limit func(pids []int) error) error {
+	for range maxRounds {
+		pids, err := unlimited()
+		if err != nil || len(pids) == 0 {
 			return err
 		}
-		pids = slices.DeleteFunc(pids, func(pid int) bool { return slices.Contains(done, pid) })
-		if len(pids) == 0 {
-			return nil
+		if err := limit(pids); err != nil {
+			return err
 		}
-		if err := s.limitProcesses(ctx, pids, wanted); err != nil {
-			return fmt.Errorf("running processes: %w", err)
-		}
-		done = append(done, pids...)
 	}
+	return fmt.Errorf("in each of %d rounds, there were others that had been started meanwhile", maxRounds)
+}
+
+// isLimited reports whether a process has these soft limits, as far as its hard ones allow, or has ended.
+func isLimited(pid int, wanted map[int]uint64) bool {
+	text, err := procfs.ReadFile(fmt.Sprintf("/proc/%d/limits", pid), nil)
+	if err != nil {
+		return errors.Is(procfs.Gone(err), fs.ErrNotExist)
+	}
+	for resource, name := range map[int]string{unix.RLIMIT_DATA: "Max data size", unix.RLIMIT_FSIZE: "Max file size"} {
+		_, values, _ := strings.Cut(string(text), name)
+		fields := strings.Fields(values)
+		if len(fields) < 2 {
+			return len(text) == 0 // it is being reaped
+		}
+		if readLimit(fields[0]) != min(wanted[resource], readLimit(fields[1])) {
+			return false
+		}
+	}
+	return true
+}
+
+// readLimit reads a value in /proc/PID/limits.
+func readLimit(text string) uint64 {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return unix.RLIM_INFINITY
+	}
+	return n
 }
 
 // limitProcesses sets soft limits. Root without all capabilities may do so only for its own processes: then pid 1

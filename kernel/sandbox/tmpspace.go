@@ -30,9 +30,8 @@ func (s *Sandbox) StopWrites(ctx context.Context, stop bool) error {
 	s.writesStopped = stop
 	limits := s.limits
 	s.mu.Unlock()
-	err := s.limitRunning(ctx, limits)
 	_, later := s.call(ctx, "limits", limitsRequest{Limits: s.processLimits(limits)})
-	if err := errors.Join(err, later); err != nil {
+	if err := errors.Join(later, s.limitRunning(ctx, limits)); err != nil {
 		return fmt.Errorf("limit writing: %w", err)
 	}
 	return nil
