@@ -18,7 +18,8 @@ import (
 // ReasonBeside is the reason of kernels that end because the kernel does whose sandbox they share.
 const ReasonBeside = "beside_ended"
 
-// sharedGrace is how long the processes of a part of a sandbox may take to end, before the whole sandbox does.
+// sharedGrace is how long it may take until the next process of a sandbox ends while parts of it are closed, before the whole
+// sandbox does.
 const sharedGrace = 10 * time.Second
 
 // shared is a part of a sandbox that belongs to another kernel: an interpreter beside that one's, and what it starts. It ends with
@@ -123,7 +124,7 @@ func (s *shared) Start(ctx context.Context, p kernel.Program) (kernel.Process, e
 	}
 	s.mu.Lock()
 	closed := s.closed
-	s.processes = append(s.living(), process)
+	s.processes = append(living(s.processes), process)
 	s.mu.Unlock()
 	if closed { // meanwhile; its streams are the caller's
 		return process, process.Signal(syscall.SIGKILL)
@@ -131,9 +132,9 @@ func (s *shared) Start(ctx context.Context, p kernel.Program) (kernel.Process, e
 	return process, nil
 }
 
-// living returns the processes that have not ended. The caller holds mu.
-func (s *shared) living() (list []kernel.Process) {
-	for _, p := range s.processes {
+// living returns the processes that have not ended.
+func living(processes []kernel.Process) (list []kernel.Process) {
+	for _, p := range processes {
 		select {
 		case <-p.Done():
 		default:
@@ -161,21 +162,44 @@ func (s *shared) MakeTerminal() (master, slave *os.File, err error) {
 	return nil, nil, errors.ErrUnsupported
 }
 
-// Close kills what was started through it, and returns when that has ended. If that takes too long, it ends the kernel that owns the
-// sandbox, which takes everything inside with it.
+// sharing returns the processes that have not ended of all kernels in k's sandbox beside k.
+func (k *interpreter) sharing() (list []kernel.Process) {
+	for _, one := range k.others() {
+		one.mu.Lock()
+		part, ok := one.sandbox.(*shared)
+		one.mu.Unlock()
+		if ok {
+			part.mu.Lock()
+			list = append(list, living(part.processes)...)
+			part.mu.Unlock()
+		}
+	}
+	return list
+}
+
+// Close kills what was started through it, and returns when that has ended. Pid 1 ends one part of a sandbox after another, so it waits
+// for as long as others end meanwhile. If none does, it ends the kernel that owns the sandbox, which takes everything inside with it.
 func (s *shared) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	left := s.living()
+	left := living(s.processes)
 	s.mu.Unlock()
 	ended := make(chan error, 1)
 	go func() { ended <- end(left) }() // sending a signal may take as long as the wait
 	grace := time.NewTimer(sharedGrace)
 	defer grace.Stop()
-	select {
-	case err := <-ended:
-		return err
-	case <-grace.C:
+	for before := s.main.sharing(); ; {
+		select {
+		case err := <-ended:
+			return err
+		case <-grace.C:
+		}
+		now := living(before) // not what was started later, which could go on without end
+		if len(now) == len(before) {
+			break
+		}
+		before = now
+		grace.Reset(sharedGrace)
 	}
 	s.main.log.Error("processes of a session beside this one do not end; its sandbox is closed")
 	s.main.kill(ending{reason: exitReason(kernel.Exit{Lost: true})})

@@ -3,8 +3,11 @@ package host_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"talaria/kernel"
 	"talaria/kernel/command"
@@ -57,6 +60,41 @@ func TestAKernelThatCannotBeEndedAloneEndsWithItsSandbox(t *testing.T) {
 				t.Errorf("%s ended with %v, want %s", one.key.Session, words(died), want)
 			}
 		}
+	})
+}
+
+func TestKernelsOfASandboxThatEndOneAfterAnotherDoNotEndIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cells := kerneltest.Cells(func(c *kerneltest.Cell) {
+			if c.Code == "stuck" {
+				c.Stuck()
+			}
+		})
+		// Together they take longer than each of them may.
+		r := newRig(t, cells, func(_ *host.HostConfig, f *kerneltest.Fake) { f.KillTime = 4 * time.Second })
+		var others []*rig
+		for i := range 8 {
+			other := r.beside(fmt.Sprint("other", i))
+			other.execute(command.Execution{ID: "e1", Code: "stuck"})
+			other.until(is[record.Started])
+			others = append(others, other)
+		}
+		var stops sync.WaitGroup
+		for _, other := range others {
+			stops.Go(func() {
+				if err := r.host.Stop(t.Context(), other.key, "reset"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		stops.Wait()
+		for _, other := range others {
+			if died := other.untilDied(); died[len(died)-1].Body.(record.Died).Reason != "reset" {
+				t.Errorf("%s ended with %v", other.key.Session, words(died))
+			}
+		}
+		r.execute(command.Execution{ID: "e1"})
+		r.expect(r.untilFinished(), "e1: started", "e1: finished ok")
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"talaria/kernel"
 )
@@ -38,6 +39,8 @@ type Fake struct {
 	Shell Shell
 	// Deaf makes no signal reach its processes: they end with their sandbox.
 	Deaf bool
+	// KillTime is how long a sandbox takes to kill a process; it kills one after another.
+	KillTime time.Duration
 	// LayerNames are the layers that its sandboxes report once sealed.
 	LayerNames []string
 
@@ -110,6 +113,7 @@ type fakeSandbox struct {
 	isClosed  bool
 	processes []*fakeProcess
 	shells    []*fakeShell
+	kills     time.Time // when the last process that is to be killed will have been
 }
 
 func (s *fakeSandbox) Handle() kernel.Handle { return s.handle }
@@ -176,7 +180,7 @@ func (s *fakeSandbox) Start(_ context.Context, cmd kernel.Program) (kernel.Proce
 	if err != nil {
 		return nil, err
 	}
-	p.deaf = s.fake.Deaf
+	p.sandbox = s
 	p.runner.Spec = *s.spec
 	s.processes = append(s.processes, p)
 	p.scripts.Go(func() {
@@ -242,7 +246,7 @@ func (s *fakeSandbox) close() {
 type fakeProcess struct {
 	control        io.ReadWriteCloser
 	stdout, stderr *os.File
-	deaf           bool
+	sandbox        *fakeSandbox
 	runner         *Runner
 	scripts        sync.WaitGroup
 	release        func() // closes the inner ends of the streams
@@ -318,9 +322,20 @@ func (p *fakeProcess) Stderr() *os.File            { return p.stderr }
 func (p *fakeProcess) Done() <-chan struct{}       { return p.done }
 
 func (p *fakeProcess) Signal(sig syscall.Signal) error {
-	if sig == syscall.SIGKILL && !p.deaf {
-		p.end(kernel.Exit{Signal: sig})
+	if sig != syscall.SIGKILL || p.sandbox.fake.Deaf {
+		return nil
 	}
+	if p.sandbox.fake.KillTime == 0 {
+		p.end(kernel.Exit{Signal: sig})
+		return nil
+	}
+	p.sandbox.mu.Lock()
+	defer p.sandbox.mu.Unlock()
+	if now := time.Now(); p.sandbox.kills.Before(now) {
+		p.sandbox.kills = now
+	}
+	p.sandbox.kills = p.sandbox.kills.Add(p.sandbox.fake.KillTime)
+	time.AfterFunc(time.Until(p.sandbox.kills), func() { p.end(kernel.Exit{Signal: sig}) })
 	return nil
 }
 
