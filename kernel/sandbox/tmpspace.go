@@ -96,8 +96,11 @@ func openFiles(pid int, visit func(name string, st *unix.Stat_t)) error {
 	}
 	var st unix.Stat_t
 	for _, name := range names {
-		if unix.Fstatat(int(dir.Fd()), name, &st, 0) == nil {
+		switch err := unix.Fstatat(int(dir.Fd()), name, &st, 0); {
+		case err == nil:
 			visit(name, &st)
+		case errors.Is(err, fs.ErrPermission): // the folder can be opened with CAP_DAC_OVERRIDE, and not more
+			return fmt.Errorf("open files of process %d: %w", pid, err)
 		}
 	}
 	return nil

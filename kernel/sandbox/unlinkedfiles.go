@@ -110,7 +110,7 @@ func (s *Sandbox) Unlinked(ctx context.Context, device uint64) (bytes, inodes in
 		if err != nil {
 			return 0, 0, err
 		}
-		bytes, inodes, hidden = r.Bytes, r.Inodes, nil
+		bytes, inodes, hidden = max(bytes, r.Bytes), max(inodes, r.Inodes), nil // neither sees all
 		if r.Hidden > 0 {
 			hidden = fmt.Errorf("%d processes cannot be looked into", r.Hidden)
 		}
