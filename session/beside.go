@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,16 +112,26 @@ func (s *Session) leaveMain() {
 	s.main.Release()
 }
 
-// besideFirst calls do with all sessions at the same time, but with those beside another one first.
+// besideFirst calls do with all sessions at the same time, but with one that others are beside only after those.
 func besideFirst(all []*Session, do func(*Session)) {
-	for _, beside := range []bool{true, false} {
-		var doing sync.WaitGroup
-		for _, s := range all {
-			if (s.main != nil) == beside {
-				doing.Go(func() { do(s) })
-			}
+	beside := map[*Session]*sync.WaitGroup{} // by the main session
+	for _, s := range all {
+		beside[cmp.Or(s.main, s)] = new(sync.WaitGroup)
+	}
+	for _, s := range all {
+		if s.main != nil {
+			beside[s.main].Go(func() { do(s) })
 		}
-		doing.Wait()
+	}
+	var doing sync.WaitGroup
+	for _, s := range all {
+		if s.main == nil {
+			doing.Go(func() { beside[s].Wait(); do(s) })
+		}
+	}
+	doing.Wait()
+	for _, left := range beside { // whose main session is not among all
+		left.Wait()
 	}
 }
 

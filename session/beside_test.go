@@ -139,9 +139,9 @@ func (h *savingHost) Do(ctx context.Context, key record.Key, c command.Command) 
 		if saving != nil {
 			saving(key.Session)
 		}
-		dirs, err := filepath.Glob(filepath.Join(h.dir, "*", "workspace")) // there is only one
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dirs[0], c.Path), []byte("variables of "+key.Session), 0o644)
+		dirs, err := filepath.Glob(filepath.Join(h.dir, "*", "workspace")) // whose does not matter, either
+		for _, dir := range dirs {
+			err = errors.Join(err, os.WriteFile(filepath.Join(dir, c.Path), []byte("variables of "+key.Session), 0o644))
 		}
 		return command.SavedVariables{Count: 1}, err
 	case command.LoadVariables:
@@ -327,4 +327,43 @@ func TestASessionHibernatesWhenItsHostEndsThoughOneBesideItIsBusy(t *testing.T) 
 		t.Errorf("the cell is %s, %q", e.Status, e.Reason)
 	}
 	wantVariables(t, api.StateHibernated, main, two)
+}
+
+func TestASessionDoesNotWaitForThoseBesideAnotherOneWhenItsHostEnds(t *testing.T) {
+	r, host, main, one, two := saving(t, nil)
+	other, err := r.Create(t.Context(), "bob", api.SessionRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(other.Release)
+	execute(t, other, "1")
+	keys, err := r.host.Kernels(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := make(chan struct{})
+	order := make(chan string, 4)
+	host.onSave(func(serial string) {
+		if serial == other.Serial() {
+			close(saved)
+		} else if serial != main.Serial() {
+			select {
+			case <-saved:
+			case <-time.After(10 * time.Second):
+			}
+		}
+		order <- serial
+	})
+	r.HostEnds(t.Context(), keys)
+	close(order)
+	var got []string
+	for serial := range order {
+		got = append(got, serial)
+	}
+	if len(got) != 4 || got[0] != other.Serial() || got[3] != main.Serial() {
+		t.Errorf("variables are saved in the order %q; the other session is %s, and %s has others beside it", got, other.Serial(), main.Serial())
+	}
+	host.onSave(nil)
+	wantVariables(t, api.StateHibernated, one, two, other)
+	wantVariables(t, api.StateIdle, main)
 }
