@@ -278,13 +278,11 @@ func (s *Session) hibernateAtEnd(ctx context.Context) bool {
 	if !s.running || !s.hibernatesIdle() || s.atRest("hibernate") != nil {
 		return false
 	}
-	select {
-	case s.m.ending <- struct{}{}:
-		defer func() { <-s.m.ending }()
-	case <-ctx.Done():
-		s.log.Warn("there was no time to save the variables of an idle kernel, and they are lost", "error", context.Cause(ctx))
+	if err := s.m.ending.take(ctx, s.owner); err != nil {
+		s.log.Warn("there was no time to save the variables of an idle kernel, and they are lost", "error", err)
 		return false
 	}
+	defer s.m.ending.free()
 	saving, cancel := context.WithTimeout(ctx, saveTimeAtEnd)
 	defer cancel()
 	done, err := s.hibernateIdle(ctx, saving)
@@ -293,10 +291,6 @@ func (s *Session) hibernateAtEnd(ctx context.Context) bool {
 	}
 	return done
 }
-
-// endingAtOnce is how many kernels save their variables at the same time when the server or their host ends. With many more than
-// there are processors each would take too long.
-const endingAtOnce = 4
 
 // HostEnds hibernates the sessions with these kernels that run no cell and whose settings say so, since the host of the
 // kernels ends. The others are left to the host, but end earlier if they run in the sandbox of one that hibernates. Sessions with a kernel

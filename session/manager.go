@@ -37,9 +37,9 @@ type Manager struct {
 	reserve   reserve
 	watches   files.Watches
 	memory    memoryLeft
-	lowMemory bool          // less than the reserve was left; only watchMemory touches it
-	copies    int64         // bytes that copies of interpreters may take together; 0: no bound
-	ending    chan struct{} // holds one value for each kernel that saves its variables because the server or its host ends
+	lowMemory bool  // less than the reserve was left; only watchMemory touches it
+	copies    int64 // bytes that copies of interpreters may take together; 0: no bound
+	ending    endingSlots
 	unasked   chan struct{} // holds one value while a checkpoint that nobody asked for is made, and for a while after that
 	crashed   bool          // the previous server did not end cleanly
 	recovered atomic.Bool   // the sessions that the previous server left are taken over
@@ -73,7 +73,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		cfg: cfg, startedAt: api.Now(), cancel: cancel, closing: make(chan struct{}),
 		operator: operatorOf(cfg),
 		blobs:    &blobs{artifacts: cfg.Artifacts, store: cfg.Store, log: cfg.Log},
-		sessions: map[string]*Session{}, uids: map[int]bool{}, owners: newOwners(), unasked: make(chan struct{}, 1), ending: make(chan struct{}, endingAtOnce),
+		sessions: map[string]*Session{}, uids: map[int]bool{}, owners: newOwners(), unasked: make(chan struct{}, 1),
 	}
 	var err error
 	if m.memory.bounds, err = cgroup.FindMemoryBounds(); err != nil {
