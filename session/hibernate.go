@@ -33,32 +33,35 @@ const maxAttempts = 2
 const besideAttempts = 3
 
 // Hibernate saves the variables and ends the kernel; the next use has them back. While a cell runs or waits, here or beside it, it fails
-// with kernel_busy. A session that hibernates already stays as it is.
+// with kernel_busy. A session that hibernates already stays as it is. At the end of ctx Hibernate returns at once: a session that has
+// begun to hibernate still does, and no other one.
 func (s *Session) Hibernate(ctx context.Context) (reply api.HibernateReply, err error) {
+	reply.NotSaved = []api.NotSaved{}
 	for range besideAttempts {
-		var used *Session // beside this one, since it hibernated
 		if err := s.hibernateBeside(ctx); err != nil {
 			return reply, err
 		}
-		err = s.do(context.WithoutCancel(ctx), func(own context.Context) error {
+		var used *Session // beside this one, since it hibernated
+		var saved *savedVariables
+		err = s.do(ctx, func(own context.Context) (err error) {
 			if err := s.atRest("hibernate"); err != nil {
 				return err
 			}
 			if used = s.neededBeside(); used != nil { // its kernel would end with this one's, and its variables would be lost
 				return used.busyBeside()
 			}
-			saved, err := s.hibernate(own, own)
-			if err == nil && saved != nil {
-				reply.NotSaved = saved.NotSaved
-			}
+			saved, err = s.hibernate(own, own)
 			return err
 		})
+		if ctx.Err() != nil { // the session's goroutine may still be at it
+			return reply, context.Cause(ctx)
+		}
+		if err == nil && saved != nil && saved.NotSaved != nil {
+			reply.NotSaved = saved.NotSaved
+		}
 		if used == nil {
 			break
 		}
-	}
-	if reply.NotSaved == nil {
-		reply.NotSaved = []api.NotSaved{}
 	}
 	reply.Session = s.Info(ctx)
 	return reply, err

@@ -130,9 +130,13 @@ func TestTimersOfSandboxes(t *testing.T) {
 		e.forget("o", "forgotten")
 		e.set("o", "endless", time.Time{})
 		for _, want := range []string{"sooner", "later", "moved"} {
-			if p := <-e.due; p.id != want {
+			<-e.changed
+			p, ok := e.begin()
+			if !ok || p.id != want {
 				t.Errorf("%s is due, want %s", p.id, want)
 			}
+			e.end(p)
+			<-e.changed
 		}
 		e.set("o", "late", time.Now().Add(time.Second))
 		e.stop()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,8 +16,10 @@ import (
 const (
 	// retryEnd is how soon the end of a sandbox is tried again that could not be killed, or that runs a cell and is to be paused.
 	retryEnd = 10 * time.Second
-	// endsAtOnce is how many sandboxes are killed or paused at the same time because their time is over.
-	endsAtOnce = 16
+	// endsAtOnce is how many sandboxes are killed or paused at the same time because their time is over, and ownerEndsAtOnce how many of
+	// one owner's: their code decides how long a pause takes.
+	endsAtOnce      = 16
+	ownerEndsAtOnce = 2
 )
 
 // place names a session.
@@ -24,42 +27,61 @@ type place struct{ owner, id string }
 
 // expiry keeps a timer for each sandbox, which goes off at its end. It is safe for concurrent use.
 type expiry struct {
-	due  chan place    // sandboxes whose timers went off
-	done chan struct{} // closed when nobody takes them any more
+	changed chan struct{} // holds a value when there may be a sandbox to end
 
 	mu     sync.Mutex // guards the fields below
 	timers map[place]*time.Timer
-	ending map[place]bool // sandboxes that are being killed or paused
+	due    []place        // whose timers went off, first come, first
+	ending map[place]bool // that are being killed or paused
 }
 
 func newExpiry() *expiry {
-	return &expiry{due: make(chan place), done: make(chan struct{}), timers: map[place]*time.Timer{}, ending: map[place]bool{}}
+	return &expiry{changed: make(chan struct{}, 1), timers: map[place]*time.Timer{}, ending: map[place]bool{}}
 }
 
 // set replaces the timer of a sandbox; the zero time means that it has no end.
 func (e *expiry) set(owner, id string, at time.Time) {
-	e.forget(owner, id)
+	p := place{owner, id}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.drop(p)
 	if at.IsZero() {
 		return
 	}
-	p := place{owner, id}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.timers[p] = time.AfterFunc(time.Until(at), func() {
-		select {
-		case e.due <- p:
-		case <-e.done:
+	var t *time.Timer
+	t = time.AfterFunc(time.Until(at), func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.timers[p] == t {
+			delete(e.timers, p)
+			e.due = append(e.due, p)
+			e.change()
 		}
 	})
+	e.timers[p] = t
 }
 
 func (e *expiry) forget(owner, id string) {
-	p := place{owner, id}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.drop(place{owner, id})
+}
+
+// drop undoes set. The caller holds mu.
+func (e *expiry) drop(p place) {
 	if t := e.timers[p]; t != nil {
 		t.Stop()
 		delete(e.timers, p)
+	}
+	if i := slices.Index(e.due, p); i >= 0 {
+		e.due = slices.Delete(e.due, i, i+1)
+	}
+}
+
+func (e *expiry) change() {
+	select {
+	case e.changed <- struct{}{}:
+	default:
 	}
 }
 
@@ -82,38 +104,40 @@ func (h *Handler) Run(ctx context.Context) {
 func (e *expiry) each(ctx context.Context, end func(place)) {
 	var ends sync.WaitGroup
 	defer ends.Wait()
-	free := make(chan struct{}, endsAtOnce)
 	for {
-		select {
-		case free <- struct{}{}:
-		case <-ctx.Done():
-			return
+		for p, ok := e.begin(); ok; p, ok = e.begin() {
+			ends.Go(func() {
+				defer e.end(p)
+				end(p)
+			})
 		}
 		select {
-		case p := <-e.due:
-			ends.Go(func() {
-				defer func() { <-free }()
-				if e.begin(p) {
-					defer e.end(p)
-					end(p)
-				}
-			})
+		case <-e.changed:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// begin reports whether a sandbox is not being ended yet. If it is, its timer goes off again later.
-func (e *expiry) begin(p place) bool {
+// begin takes the first sandbox that is due and may be ended now, if there is one.
+func (e *expiry) begin() (p place, ok bool) {
 	e.mu.Lock()
-	again := e.ending[p]
-	e.ending[p] = true
-	e.mu.Unlock()
-	if again {
-		e.set(p.owner, p.id, time.Now().Add(retryEnd))
+	defer e.mu.Unlock()
+	if len(e.ending) == endsAtOnce {
+		return p, false
 	}
-	return !again
+	owners := map[string]int{}
+	for p := range e.ending {
+		owners[p.owner]++
+	}
+	i := slices.IndexFunc(e.due, func(p place) bool { return !e.ending[p] && owners[p.owner] < ownerEndsAtOnce })
+	if i < 0 {
+		return p, false
+	}
+	p = e.due[i]
+	e.due = slices.Delete(e.due, i, i+1)
+	e.ending[p] = true
+	return p, true
 }
 
 // end undoes begin.
@@ -121,11 +145,11 @@ func (e *expiry) end(p place) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.ending, p)
+	e.change()
 }
 
 // stop stops all timers.
 func (e *expiry) stop() {
-	close(e.done)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, t := range e.timers {
@@ -134,9 +158,8 @@ func (e *expiry) stop() {
 	clear(e.timers)
 }
 
-// expire kills or pauses a sandbox if its time is over by what its session says.
+// expire kills or pauses a sandbox if its time is over by what its session says. The end of ctx gives up a pause: the next server does it.
 func (h *Handler) expire(ctx context.Context, p place) {
-	h.expiry.drop(p)
 	s, err := h.Sessions.Get(p.owner, p.id)
 	if err != nil {
 		return // it was deleted
@@ -151,7 +174,7 @@ func (h *Handler) expire(ctx context.Context, p place) {
 		h.expiry.set(p.owner, p.id, end)
 		return
 	}
-	if err := h.endSandbox(context.WithoutCancel(ctx), p, s, info); err != nil && !hasCode(err, api.CodeSessionNotFound) {
+	if err := h.endSandbox(ctx, p, s, info); err != nil && ctx.Err() == nil && !hasCode(err, api.CodeSessionNotFound) {
 		if !hasCode(err, api.CodeKernelBusy) {
 			h.Log.Error("end a sandbox whose time is over", slog.String("session", p.id), slog.Any("error", err))
 		}
@@ -169,13 +192,6 @@ func (h *Handler) endSandbox(ctx context.Context, p place, s *session.Session, i
 		return err
 	}
 	return h.setEnd(ctx, p.owner, s, "", api.SessionPatch{})
-}
-
-// drop forgets the timer of a sandbox, which has gone off.
-func (e *expiry) drop(p place) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.timers, p)
 }
 
 // prolong moves the end of a sandbox to so many seconds from now; with onlyLater, never to an earlier time.

@@ -19,6 +19,7 @@ import (
 	"talaria/api"
 	"talaria/artifacts"
 	"talaria/kernel"
+	"talaria/kernel/command"
 	"talaria/kernel/host"
 	"talaria/kernel/kerneltest"
 	"talaria/kernel/record"
@@ -26,14 +27,40 @@ import (
 	"talaria/store"
 )
 
-// heldHost has the first call of Stop for a session wait until goesOn is closed.
+// heldHost has the first call of Stop for a session wait until goesOn is closed. It saves variables in place of the fake, which has none:
+// a file is there, and its text does not matter.
 type heldHost struct {
 	session.Host
+	dir    string        // of the sessions
 	waits  chan struct{} // closed when the call waits
 	goesOn chan struct{}
 
-	mu sync.Mutex // guards the field below
-	of string     // the session; "": none
+	mu     sync.Mutex // guards the fields below
+	of     string     // the session; "": none
+	saving func(session string)
+}
+
+func (h *heldHost) Do(ctx context.Context, key record.Key, c command.Command) (any, error) {
+	save, ok := c.(command.SaveVariables)
+	h.mu.Lock()
+	saving := h.saving
+	h.mu.Unlock()
+	if !ok || saving == nil {
+		return h.Host.Do(ctx, key, c)
+	}
+	saving(key.Session)
+	dirs, err := filepath.Glob(filepath.Join(h.dir, "*", "workspace"))
+	for _, dir := range dirs {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, save.Path), []byte("variables"), 0o644))
+	}
+	return command.SavedVariables{Count: 1}, err
+}
+
+// onSave sets what happens while the variables of a session are saved.
+func (h *heldHost) onSave(do func(session string)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.saving = do
 }
 
 func (h *heldHost) Stop(ctx context.Context, key record.Key, reason string) error {
@@ -75,7 +102,7 @@ func fakeHandler(t *testing.T) (*Handler, *heldHost) {
 	fake := kerneltest.NewFake(kerneltest.Cells(func(*kerneltest.Cell) {}))
 	fake.Pipes = true
 	kernels := host.NewHost(host.HostConfig{Backend: fake, JoinWindow: -1})
-	held := &heldHost{Host: kernels, waits: make(chan struct{}), goesOn: make(chan struct{})}
+	held := &heldHost{Host: kernels, dir: filepath.Join(dir, "sessions"), waits: make(chan struct{}), goesOn: make(chan struct{})}
 	sessions, err := session.Open(t.Context(), session.Config{
 		Store: db, Artifacts: blobs, Host: held, Log: log, Version: "test", SessionsDir: filepath.Join(dir, "sessions"),
 		Environments: []kernel.Environment{{Name: "default", Version: "3.11.2"}}, Tier: "fake", BootID: "boot",
@@ -101,12 +128,14 @@ func fakeHandler(t *testing.T) (*Handler, *heldHost) {
 	}), held
 }
 
-// testSandbox creates a sandbox whose kernel has started and whose end is at that time.
-func (h *Handler) testSandbox(t *testing.T, end time.Time) *session.Session {
+// testSandbox creates a sandbox whose kernel has started and whose end is at that time, perhaps with more metadata.
+func (h *Handler) testSandbox(t *testing.T, end time.Time, more ...string) *session.Session {
 	t.Helper()
-	s, err := h.Sessions.Create(t.Context(), "ann", api.SessionRequest{
-		Metadata: &map[string]string{metaTemplate: "base", metaEnd: strconv.FormatInt(end.UnixMilli(), 10)}, IdleTimeoutS: new(60.0),
-	})
+	metadata := map[string]string{metaTemplate: "base", metaEnd: strconv.FormatInt(end.UnixMilli(), 10)}
+	for _, key := range more {
+		metadata[key] = "true"
+	}
+	s, err := h.Sessions.Create(t.Context(), "ann", api.SessionRequest{Metadata: &metadata, IdleTimeoutS: new(60.0)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,6 +192,71 @@ func TestASandboxWhoseEndTakesLongHoldsUpNoOther(t *testing.T) {
 	<-ended
 }
 
+func TestTheServerDoesNotWaitForVariablesOfASandboxWhoseTimeIsOver(t *testing.T) {
+	h, held := fakeHandler(t)
+	s := h.testSandbox(t, time.Now().Add(-time.Minute), metaAutoPause)
+	made, err := s.CreateBeside(t.Context(), session.BesideRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started(t, made)
+	saves, goesOn := make(chan string, 8), make(chan struct{})
+	held.onSave(func(serial string) { saves <- serial; <-goesOn })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { h.Run(ctx); close(ended) }()
+	if serial := <-saves; serial != made.Serial() {
+		t.Errorf("the first to hibernate is %s, want %s", serial, made.Serial())
+	}
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("Run waits for the variables")
+	}
+	close(goesOn)
+	<-ended
+	if _, err := made.Wake(t.Context()); err != nil { // after what was begun
+		t.Error(err)
+	}
+	if state := s.Info(t.Context()).State; state != api.StateIdle || len(saves) > 0 {
+		t.Errorf("the sandbox is %s, and variables were saved %d times more", state, len(saves))
+	}
+}
+
+func TestSandboxesOfOneOwnerDoNotKeepOthersFromTheirEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newExpiry()
+		ctx, cancel := context.WithCancel(t.Context())
+		ends := make(chan place, 2*endsAtOnce)
+		var running sync.WaitGroup
+		running.Go(func() {
+			e.each(ctx, func(p place) { ends <- p; <-ctx.Done() })
+		})
+		for i := range 2 * endsAtOnce {
+			e.set("ann", strconv.Itoa(i), time.Now())
+		}
+		synctest.Wait()
+		for len(ends) > 0 {
+			<-ends
+		}
+		bob := place{"bob", "0"}
+		e.set(bob.owner, bob.id, time.Now())
+		synctest.Wait()
+		select {
+		case p := <-ends:
+			if p != bob {
+				t.Errorf("the sandbox %v ends", p)
+			}
+		default:
+			t.Error("bob's sandbox does not end")
+		}
+		cancel()
+		running.Wait()
+		e.stop()
+	})
+}
+
 func TestFewSandboxesEndAtOnceAndNoneTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newExpiry()
@@ -180,6 +274,12 @@ func TestFewSandboxesEndAtOnceAndNoneTwice(t *testing.T) {
 					t.Errorf("%s ends twice at once", p.id)
 				}
 				most = max(most, len(now))
+				owners := map[string]int{}
+				for p := range now {
+					if owners[p.owner]++; owners[p.owner] > ownerEndsAtOnce {
+						t.Errorf("%d of one owner's end at once", owners[p.owner])
+					}
+				}
 				mu.Unlock()
 				time.Sleep(time.Minute)
 				mu.Lock()
@@ -188,7 +288,7 @@ func TestFewSandboxesEndAtOnceAndNoneTwice(t *testing.T) {
 			})
 		})
 		for i := range 3 * endsAtOnce {
-			e.set("o", strconv.Itoa(i), time.Now().Add(time.Second))
+			e.set(strconv.Itoa(i/3), strconv.Itoa(i), time.Now().Add(time.Second))
 		}
 		time.Sleep(10 * time.Second)
 		first := place{}

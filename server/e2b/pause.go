@@ -70,7 +70,7 @@ func hibernateSandbox(ctx context.Context, s *session.Session) error {
 func hibernateAtRest(ctx context.Context, s *session.Session) error {
 	for {
 		before := s.Info(ctx)
-		err := hibernate(ctx, s)
+		err := hibernate(context.WithoutCancel(ctx), s) // there is nothing more to wait for, and the sandbox is paused even if the client goes away
 		if !hasCode(err, api.CodeKernelBusy) {
 			return err
 		}
@@ -85,7 +85,8 @@ func hibernateAtRest(ctx context.Context, s *session.Session) error {
 	}
 }
 
-// hibernate has a session hibernate now. One whose kernel died gets a fresh one, so that it can be paused, too.
+// hibernate has a session hibernate now, as [session.Session.Hibernate] does. One whose kernel died gets a fresh one, so that it can be
+// paused, too.
 func hibernate(ctx context.Context, s *session.Session) error {
 	_, err := s.Hibernate(ctx)
 	if !hasCode(err, api.CodeNoKernel) {
