@@ -99,7 +99,11 @@ func fakeHandler(t *testing.T) (*Handler, *heldHost) {
 	must(err)
 	blobs, err := artifacts.Open(filepath.Join(dir, "artifacts"))
 	must(err)
-	fake := kerneltest.NewFake(kerneltest.Cells(func(*kerneltest.Cell) {}))
+	fake := kerneltest.NewFake(kerneltest.Cells(func(c *kerneltest.Cell) {
+		if c.Code == "sleep" {
+			c.Sleep()
+		}
+	}))
 	fake.Pipes = true
 	kernels := host.NewHost(host.HostConfig{Backend: fake, JoinWindow: -1})
 	held := &heldHost{Host: kernels, dir: filepath.Join(dir, "sessions"), waits: make(chan struct{}), goesOn: make(chan struct{})}
@@ -343,4 +347,59 @@ func TestAContextThatIsDeletedMeanwhileIsNotMissed(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAPauseWaitsForAContextThatIsUsedMeanwhile(t *testing.T) {
+	h, held := fakeHandler(t)
+	s := h.testSandbox(t, time.Now().Add(time.Minute))
+	contexts := make([]*session.Session, 2)
+	for i := range contexts {
+		made, err := s.CreateBeside(t.Context(), session.BesideRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		contexts[i] = started(t, made)
+	}
+	used := make(chan error, 1)
+	var once sync.Once
+	held.onSave(func(serial string) { // the first one hibernates already
+		if serial == contexts[1].Serial() {
+			once.Do(func() { used <- sleep(t, contexts[0]) })
+		}
+	})
+	answered := make(chan *httptest.ResponseRecorder, 1)
+	go func() { answered <- h.post(t, "/sandboxes/"+s.ID()+"/pause", "") }()
+	if err := <-used; err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case answer := <-answered:
+		t.Fatalf("the pause is answered with %d %s", answer.Code, answer.Body)
+	case <-time.After(300 * time.Millisecond): // by now it waits for the cell, or the test proves nothing
+	}
+	if err := contexts[0].Interrupt(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if answer := <-answered; answer.Code != http.StatusNoContent {
+		t.Errorf("the pause is answered with %d %s", answer.Code, answer.Body)
+	}
+	for _, one := range append(contexts, s) {
+		if info := one.Info(t.Context()); info.State != api.StateHibernated {
+			t.Errorf("session %s is %s, %q", info.ID, info.State, info.Reason)
+		}
+	}
+}
+
+// sleep has a cell of the session run until it is interrupted, and returns when it runs.
+func sleep(t *testing.T, s *session.Session) error {
+	id, err := s.Submit(t.Context(), api.ExecutionRequest{Code: new("sleep")}, true)
+	if err != nil {
+		return err
+	}
+	for e, err := range s.Journal().ExecutionEvents(t.Context(), id, 0) {
+		if err != nil || e.Body.EventType() == "execution_started" {
+			return err
+		}
+	}
+	return errors.New("the cell has not started")
 }

@@ -49,21 +49,39 @@ func (h *Handler) pauseSandbox(q *request) error {
 	return q.nothing()
 }
 
+// errNotYielding is why a session whose cells have ended cannot hibernate. For the SDK, 409 would mean that it is paused already.
+var errNotYielding error = api.Errorf(api.CodeNotReady, "the interpreter is busy with a background task that does not yield; pause the sandbox later")
+
 // hibernateSandbox has a sandbox hibernate once the cells of all its contexts have ended. The end of ctx gives up the wait.
 func hibernateSandbox(ctx context.Context, s *session.Session) error {
+	var busy error
+	for {
+		used, err := hibernateContexts(ctx, s)
+		switch {
+		case err != nil:
+			return err
+		case busy != nil && !used: // otherwise it may be busy because they were used meanwhile
+			return busy
+		}
+		if busy = hibernateAtRest(ctx, s); !errors.Is(busy, errNotYielding) {
+			return busy
+		}
+	}
+}
+
+// hibernateContexts has the contexts of a sandbox hibernate once their cells have ended. It reports whether one had a kernel.
+func hibernateContexts(ctx context.Context, s *session.Session) (used bool, err error) {
 	contexts, err := s.Beside(ctx)
 	for _, one := range contexts {
 		if state := one.Info(ctx).State; err == nil && state != api.StateDead && state != api.StateHibernated {
+			used = true
 			if err = hibernateAtRest(ctx, one); errors.Is(err, session.ErrDeleted) { // meanwhile
 				err = nil
 			}
 		}
 		one.Release()
 	}
-	if err != nil {
-		return err
-	}
-	return hibernateAtRest(ctx, s)
+	return used, err
 }
 
 // hibernateAtRest has one session hibernate once its cells have ended.
@@ -79,8 +97,8 @@ func hibernateAtRest(ctx context.Context, s *session.Session) error {
 			if err := awaitRest(ctx, s, before.LastSeq); err != nil {
 				return err
 			}
-		case after.LastSeq == before.LastSeq: // for the SDK, 409 means that it is paused already
-			return api.Errorf(api.CodeNotReady, "the interpreter is busy with a background task that does not yield; pause the sandbox later")
+		case after.LastSeq == before.LastSeq:
+			return errNotYielding
 		}
 	}
 }
