@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -317,6 +318,42 @@ func TestE2BSandboxesArePausedInsteadOfKilled(t *testing.T) {
 	s.e2bRun(t, box, `{"code":"import os; os._exit(3)"}`)
 	s.e2bCall(t, "POST", one+"/pause", s.Token, "", ``, 204)
 	s.e2bCall(t, "DELETE", one, s.Token, "", "", 204)
+}
+
+// Code of a sandbox decides how long its variables take to be saved.
+func TestSIGTERMDoesNotWaitForVariablesOfSandboxes(t *testing.T) {
+	t.Parallel()
+	slow := `{"code":"import os, time\nclass Slow:\n  def __reduce__(self):\n    open('saving', 'w').close()\n    while not os.path.exists('go'): time.sleep(0.02)\n    return int, ()\na, b, c, d, e, f, g, h = (Slow() for _ in range(8))"}`
+	s := start(t, options{})
+	saving := func(box e2bSandbox) {
+		t.Helper()
+		header := map[string]string{"X-Access-Token": box.EnvdAccessToken, "E2b-Sandbox-Id": box.SandboxID}
+		for status := 0; status != http.StatusOK && status != http.StatusBadGateway; { // or the machine is slow, and it has been killed already
+			status = s.do(t, call{method: "GET", path: "/e2b/files?path=saving", token: "-", header: header}).status
+		}
+	}
+	paused := s.e2bCreate(t, s.Token, `{"timeout":600,"autoPause":true}`)
+	killed := s.e2bCreate(t, s.Token, `{"timeout":600}`)
+	s.e2bRun(t, paused, slow)
+	s.e2bRun(t, killed, slow)
+	s.e2bCall(t, "POST", "/e2b/sandboxes/"+paused.SandboxID+"/timeout", s.Token, "", `{"timeout":1}`, 204)
+	saving(paused)
+	s.e2bCall(t, "POST", "/e2b/sandboxes/"+killed.SandboxID+"/timeout", s.Token, "", `{"timeout":3}`, 204)
+	go func() { _, _ = s.Client().Hibernate(t.Context(), killed.SandboxID) }()
+	saving(killed)
+	time.Sleep(4 * time.Second) // by now its end waits for the variables, or the test proves less
+	if took, _ := s.Signal(t, syscall.SIGTERM); took > 15*time.Second {
+		t.Errorf("the server ended after %v", took)
+	}
+	s.Restart(t)
+	untilDeleted(t, s.Client().Events(within(t), killed.SandboxID, client.EventsQuery{}))
+	s.e2bCall(t, "POST", "/e2b/files?path=go", paused.EnvdAccessToken, paused.SandboxID, "", 200)
+	for ends := true; ends; {
+		_, ends = s.e2bState(t, paused)
+	}
+	if state, _ := s.e2bState(t, paused); state != "paused" {
+		t.Errorf("the sandbox is %s", state)
+	}
 }
 
 func TestAPauseWaitsForCells(t *testing.T) {

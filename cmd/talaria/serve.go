@@ -289,7 +289,10 @@ func serveUntil(ctx context.Context, srv *server.Server, listener net.Listener, 
 	if err := srv.Shutdown(ending); err != nil {
 		log.Warn("connections were cut off", "error", err)
 	}
-	<-ended
+	select {
+	case <-ended:
+	case <-ending.Done(): // what is left waits for sessions, and ends with them
+	}
 	return nil
 }
 
