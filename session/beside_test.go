@@ -154,7 +154,9 @@ func (h *savingHost) Do(ctx context.Context, key record.Key, c command.Command) 
 func saving(t *testing.T, tweak func(*session.Config)) (r *rig, host *savingHost, main, one, two *session.Session) {
 	host = new(savingHost)
 	r = newRig(t, echo, func(cfg *session.Config) {
-		host.Host, host.dir = cfg.Host, cfg.SessionsDir
+		if host.Host != cfg.Host { // the one of the last server may be in use
+			host.Host, host.dir = cfg.Host, cfg.SessionsDir
+		}
 		cfg.Host, cfg.OnIdle = host, api.OnIdleHibernate
 		if tweak != nil {
 			tweak(cfg)
