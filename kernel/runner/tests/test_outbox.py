@@ -115,7 +115,8 @@ class Writing(unittest.TestCase):
 
     def test_text_whose_line_does_not_end_is_sent(self) -> None:
         self.stdout.write("one")
-        while b"one" not in self.received:
+        deadline = time.monotonic() + 30
+        while b"one" not in self.received and time.monotonic() < deadline:
             time.sleep(0.001)
         self.stdout.write("\n")
         self.assertEqual([frame["text"] for frame in self.finish()[0]], ["one", "\n"])

@@ -88,6 +88,7 @@ class Outbox:
         self.asleep = True
         self.forked = False
         self._awaits_line = False  # there is text whose line may be completed within a moment
+        self._urgent = False  # the queue has something that does not wait for that
         self._writer = 0  # the thread that writes, or 0
         self._sending: _Sending | None = None  # what that thread is at, or what the next one goes on with
         self._queue: deque[Segment | Frame | LockType] = deque()
@@ -163,7 +164,7 @@ class Outbox:
 
     def wake(self) -> None:
         """Makes the queue be written soon."""
-        self._awaits_line = False
+        self._urgent = True
         self._rouse()
 
     def wake_for_line(self) -> None:
@@ -219,7 +220,9 @@ class Outbox:
             while True:
                 if self._awaits_line:
                     self._awaits_line = False
-                    kick.acquire(True, LINE)
+                    if not self._urgent:
+                        kick.acquire(True, LINE)
+                self._urgent = False
                 if self._kick is not kick:
                     return
                 self._drain()
