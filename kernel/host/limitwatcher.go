@@ -312,6 +312,7 @@ func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
 	case hit == nil && w.full != nil:
 		if err := w.sandbox.StopWrites(w.ctx, false); err != nil {
 			w.log.Warn("let a session write again", "error", err)
+			w.writing = true // some processes may, so if the workspace is full again, they have to be stopped again
 			break
 		}
 		w.full = nil
