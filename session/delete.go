@@ -106,6 +106,8 @@ func (s *Session) nothingRuns() bool {
 	if s.uid == 0 || s.m.cfg.UserProcesses == nil {
 		return true
 	}
+	// One that died by itself may still be ending.
+	_ = s.m.cfg.Host.Stop(context.Background(), s.kernelKey(), reasonDeleted)
 	left, err := s.m.cfg.UserProcesses(s.uid)
 	if err != nil || len(left) > 0 {
 		s.log.Error("processes of a deleted session may be left; no other session gets its user id before the server restarts",
