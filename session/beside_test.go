@@ -119,8 +119,16 @@ type savingHost struct {
 	session.Host
 	dir string // of the sessions
 
-	mu     sync.Mutex // guards saving
-	saving func(session string)
+	mu      sync.Mutex // guards saving and loading
+	saving  func(session string)
+	loading func(key record.Key)
+}
+
+// onLoad sets what happens before variables are loaded; nil: nothing.
+func (h *savingHost) onLoad(do func(record.Key)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.loading = do
 }
 
 // onSave sets what happens while a session's variables are saved; nil: nothing.
@@ -145,7 +153,14 @@ func (h *savingHost) Do(ctx context.Context, key record.Key, c command.Command) 
 		}
 		return command.SavedVariables{Count: 1}, err
 	case command.LoadVariables:
-		return command.LoadedVariables{Count: 1}, nil
+		h.mu.Lock()
+		loading := h.loading
+		h.mu.Unlock()
+		if loading != nil {
+			loading(key)
+		}
+		_, err := command.Ask(ctx, h.Host, key, command.Ping{})
+		return command.LoadedVariables{Count: 1}, err
 	}
 	return h.Host.Do(ctx, key, c)
 }

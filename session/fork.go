@@ -115,6 +115,9 @@ func (s *Session) takeOrigin(ctx context.Context, hold *artifacts.Hold, checkpoi
 		if err := s.atRest("fork"); err != nil {
 			return err
 		}
+		if err := s.endLeaving(own); err != nil {
+			return err
+		}
 		from, err = s.origin(own, hold, checkpoint)
 		return errors.Join(err, s.touch(own))
 	})

@@ -50,7 +50,7 @@ func (s *Session) Hibernate(ctx context.Context) (reply api.HibernateReply, err 
 			if used = s.neededBeside(); used != nil { // its kernel would end with this one's, and its variables would be lost
 				return used.busyBeside()
 			}
-			saved, err = s.hibernate(own, own)
+			saved, err = s.hibernate(own)
 			return err
 		})
 		if ctx.Err() != nil { // the session's goroutine may still be at it
@@ -67,35 +67,47 @@ func (s *Session) Hibernate(ctx context.Context) (reply api.HibernateReply, err 
 	return reply, err
 }
 
-// hibernate saves the variables of the kernel and ends it. It returns what was saved, or nil if there is no kernel and nothing was
-// saved before. saving bounds the time that saving may take. If the kernel cannot be ended, it is leaving. On the session's goroutine.
-func (s *Session) hibernate(ctx, saving context.Context) (*savedVariables, error) {
+// hibernate saves the variables of the kernel and ends it. It returns what was saved, or was before. On the session's goroutine.
+func (s *Session) hibernate(ctx context.Context) (*savedVariables, error) {
+	saved, err := s.saveToLeave(ctx, ctx)
+	if err == nil {
+		err = s.endLeaving(ctx)
+	}
+	return saved, err
+}
+
+// saveToLeave saves the variables of the kernel, if there is one, which then is leaving. It fails if no variables are saved afterwards.
+// saving bounds the time that saving may take. On the session's goroutine.
+func (s *Session) saveToLeave(ctx, saving context.Context) (*savedVariables, error) {
 	s.mu.Lock()
 	saved := s.saved
 	s.mu.Unlock()
 	switch {
-	case s.leaving():
-		return saved, s.stop(ctx, reasonHibernate)
 	case !s.running && saved == nil:
 		return nil, api.Errorf(api.CodeNoKernel, "the session has no kernel, so there are no variables to save")
-	case !s.running:
+	case !s.running, s.leaving():
 		return saved, nil
 	}
 	hold := s.m.cfg.Artifacts.Hold()
 	defer hold.Release()
 	saved, err := s.saveVariables(saving, hold, math.MaxInt64)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = s.journal.commit(ctx, s.keepSaved(saved))
 	}
-	if err := s.journal.commit(ctx, s.keepSaved(saved)); err != nil {
-		return nil, err
-	}
-	return saved, s.stop(ctx, reasonHibernate)
+	return saved, err
 }
 
 // leaving reports whether the session has a kernel that must run nothing more: its variables are saved, and the next kernel loads them.
 // A kernel is left so if the host does not confirm its end, or if the server ends meanwhile. On the session's goroutine.
 func (s *Session) leaving() bool { return s.running && s.nextLoadsSaved() }
+
+// endLeaving ends the kernel if it is leaving. If it fails, it can be repeated. On the session's goroutine.
+func (s *Session) endLeaving(ctx context.Context) error {
+	if !s.leaving() {
+		return nil
+	}
+	return s.stop(ctx, reasonHibernate)
+}
 
 // nextLoadsSaved reports whether the next kernel has the variables that are saved. One that starts is about to load them.
 func (s *Session) nextLoadsSaved() bool {
@@ -196,7 +208,7 @@ func (s *Session) Wake(ctx context.Context) (reply api.WakeReply, err error) {
 // wakeKernel starts the kernel of a session that has none, and returns what did not come back. On the session's goroutine.
 func (s *Session) wakeKernel(ctx context.Context) ([]api.NotRestored, error) {
 	if err := s.startKernel(ctx); err != nil {
-		if errors.Is(err, command.ErrUnresponsive) {
+		if errors.Is(err, command.ErrUnresponsive) || ctx.Err() != nil {
 			return nil, err
 		}
 		s.failStart(ctx, nil, err)
@@ -215,31 +227,17 @@ func (s *Session) hasVariables() bool {
 	return s.running || s.saved != nil
 }
 
-// recoverSaved finishes what the last server was about to do with saved variables. The kernel lives. On the session's goroutine.
-func (s *Session) recoverSaved(ctx context.Context, state api.SessionState) error {
+// recoverSaved goes on with the saved variables that the last server was about to load into a kernel: the next kernel loads them. This
+// one has run no cell, and may have died. On the session's goroutine.
+func (s *Session) recoverSaved(ctx context.Context, state api.SessionState) {
 	s.mu.Lock()
-	saved, key := s.saved, s.key()
+	saved := s.saved
 	s.mu.Unlock()
-	switch {
-	case saved == nil:
-		return nil
-	case state == api.StateStarting: // no cell has run in it
-		placed := s.variablesFile.place(ctx, saved)
-		defer s.variablesFile.remove(ctx)
-		if hasCode(placed, api.CodeDiskLimit) {
-			s.log.Error("load the saved variables", "error", placed)
-			if err := s.stop(ctx, reasonStart); err != nil {
-				return err
-			}
-			var c change
-			c.state(s, api.StateHibernated, "")
-			s.mustCommit(ctx, c)
-			return nil
-		}
-		_, err := s.loadSaved(ctx, key, saved, placed)
-		return err
+	if saved != nil && state == api.StateStarting {
+		var c change
+		c.state(s, api.StateHibernated, "")
+		s.mustCommit(ctx, c)
 	}
-	return nil // it is leaving
 }
 
 // whenIdle says what happens to the kernel when nobody uses it. The caller holds s.mu.
@@ -253,18 +251,21 @@ func (s *Session) hibernatesIdle() bool {
 }
 
 // hibernateIdle saves the variables of an idle kernel and ends it, if the session's settings say so. It reports false if the
-// kernel still has to be ended. An error says why; unless it is leaving, its variables would be lost then. saving bounds the time that
-// saving may take.
-func (s *Session) hibernateIdle(ctx, saving context.Context) (bool, error) {
+// kernel still has to be ended. An error says why; unless it is leaving, its variables would be lost then.
+func (s *Session) hibernateIdle(ctx context.Context) (bool, error) {
 	if !s.hibernatesIdle() {
 		return false, nil
 	}
-	saved, err := s.hibernate(ctx, saving)
+	saved, err := s.hibernate(ctx)
 	if err != nil {
 		return false, err
 	}
-	s.log.Info("an idle kernel hibernates", "bytes", saved.Bytes, "not_saved", len(saved.NotSaved))
+	s.logHibernation(saved)
 	return true, nil
+}
+
+func (s *Session) logHibernation(saved *savedVariables) {
+	s.log.Info("an idle kernel hibernates", "bytes", saved.Bytes, "not_saved", len(saved.NotSaved))
 }
 
 // warnOfLoss logs that an idle kernel ends without its variables, if they are not saved. On the session's goroutine.
@@ -285,14 +286,18 @@ func (s *Session) hibernateAtEnd(ctx context.Context) bool {
 		s.log.Warn("there was no time to save the variables of an idle kernel, and they are lost", "error", err)
 		return false
 	}
-	defer s.m.ending.free()
 	saving, cancel := context.WithTimeout(ctx, saveTimeAtEnd)
-	defer cancel()
-	done, err := s.hibernateIdle(ctx, saving)
+	saved, err := s.saveToLeave(ctx, saving)
+	cancel()
+	s.m.ending.free() // its end may take longer, and the variables do not depend on it
+	if err == nil {
+		s.logHibernation(saved)
+		err = s.endLeaving(ctx)
+	}
 	if err != nil {
 		s.warnOfLoss(err)
 	}
-	return done
+	return err == nil
 }
 
 // HostEnds hibernates the sessions with these kernels that run no cell and whose settings say so, since the host of the

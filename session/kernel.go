@@ -76,10 +76,8 @@ func (s *Session) needKernel(ctx context.Context, what string) (key record.Key, 
 // startKernel starts a kernel: the first one, one that has the saved variables of the last one, or a fresh one of the next generation.
 func (s *Session) startKernel(ctx context.Context) error {
 	trace.Step("start of the kernel begun")
-	if s.running { // it is leaving
-		if err := s.stop(ctx, reasonHibernate); err != nil {
-			return err
-		}
+	if err := s.endLeaving(ctx); err != nil {
+		return err
 	}
 	if err := s.hasEnvironment(); err != nil {
 		return err
@@ -339,12 +337,11 @@ func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
 		return api.Invalid("the files and packages belong to session %.140q, in whose sandbox this one runs; reset that one", s.main.clientID)
 	}
 	return s.do(ctx, func(own context.Context) error {
-		if s.running {
-			if err := s.stop(own, reasonReset); err != nil {
-				return err
-			}
-		} else {
-			s.packages.End(packages.ErrInterrupted)
+		told := s.running && !s.leaving() // its last record says that it is reset
+		if err := s.stop(own, reasonReset); err != nil {
+			return err
+		}
+		if !told {
 			c := s.cancelQueue(reasonReset)
 			c.add(s.died(reasonReset))
 			c.add(s.keepSaved(nil)) // with the executions that say so
@@ -367,6 +364,9 @@ func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
 			return err
 		}
 		if err := s.startKernel(own); err != nil {
+			if own.Err() != nil { // the next server starts one
+				return err
+			}
 			s.failStart(own, nil, err)
 			return api.Errorf(api.CodeKernelStart, "%s", startError(s.env, err))
 		}

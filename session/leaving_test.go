@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 
 	"talaria/api"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
 	"talaria/session"
 )
 
@@ -125,5 +128,153 @@ func TestARollbackToSavedVariablesSurvivesAnEndOfTheServer(t *testing.T) {
 				t.Errorf("the log is %s", events)
 			}
 		})
+	}
+}
+
+func TestAServerStartsThoughAKernelHasDiedBeforeItHadItsVariables(t *testing.T) {
+	r, host, s, _, _ := saving(t, nil)
+	if _, err := s.Hibernate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // more than the attempts that code in the variables has
+		loads, died := make(chan record.Key), make(chan struct{})
+		host.onLoad(func(key record.Key) { loads <- key; <-died })
+		woken := make(chan error, 1)
+		go func() {
+			_, err := s.Wake(context.Background())
+			woken <- err
+		}()
+		key := <-loads
+		host.onLoad(nil)
+		go r.kill()
+		if err := r.host.Stop(t.Context(), key, "memory_limit"); err != nil {
+			t.Fatal(err)
+		}
+		<-r.Closing()
+		close(died)
+		if err := <-woken; err == nil {
+			t.Error("the session has a kernel, says the server that has ended")
+		}
+		r.kill()
+		r.open()
+		var err error
+		if s, err = r.Get("ann", s.ID()); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() bool { return s.Info(t.Context()).State == api.StateHibernated })
+	}
+	wantVariables(t, api.StateHibernated, s)
+}
+
+func TestWhyAKernelDiedThatWasToLoadVariablesIsTold(t *testing.T) {
+	r, host, s, _, _ := saving(t, nil)
+	if _, err := s.Hibernate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	host.onLoad(func(key record.Key) {
+		host.onLoad(nil)
+		if err := r.host.Stop(context.Background(), key, "memory_limit"); err != nil {
+			t.Error(err)
+		}
+	})
+	if e := execute(t, s, "1"); e.Status != api.StatusDied || e.State != api.VariablesKept {
+		t.Errorf("the cell is %s, and its variables %s", e.Status, e.State)
+	}
+	eventually(t, func() bool { return strings.Contains(shape(now(t, s)), "died:memory_limit:1") })
+	if info := s.Info(t.Context()); info.State != api.StateHibernated || info.Reason != "start_failed" {
+		t.Errorf("the session is %s, %q", info.State, info.Reason)
+	}
+	if e := execute(t, s, "1"); e.Status != api.StatusOK || e.Generation != 1 {
+		t.Errorf("the next cell is %s in generation %d", e.Status, e.Generation)
+	}
+}
+
+// endingHost ends kernels as its test says.
+type endingHost struct {
+	session.Host
+
+	mu   sync.Mutex // guards end
+	stop func(ctx context.Context, key record.Key, reason string) error
+}
+
+func (h *endingHost) onStop(do func(ctx context.Context, key record.Key, reason string) error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stop = do
+}
+
+func (h *endingHost) Stop(ctx context.Context, key record.Key, reason string) error {
+	h.mu.Lock()
+	stop := h.stop
+	h.mu.Unlock()
+	if stop != nil {
+		return stop(ctx, key, reason)
+	}
+	return h.Host.Stop(ctx, key, reason)
+}
+
+// notEnding returns a session whose variables are saved, with a kernel that a reset ends and nothing else, though not as a reset.
+func notEnding(t *testing.T) (*endingHost, *session.Session) {
+	h := new(endingHost)
+	_, _, s, _, _ := saving(t, func(cfg *session.Config) { h.Host, cfg.Host = cfg.Host, h })
+	if _, err := s.Checkpoint(t.Context(), api.CheckpointRequest{Level: ptr(api.CheckpointFiles)}); err != nil {
+		t.Fatal(err)
+	}
+	h.onStop(func(ctx context.Context, key record.Key, reason string) error {
+		if reason == "reset" {
+			return h.Host.Stop(ctx, key, "hibernated")
+		}
+		if key.Session == s.Serial() {
+			return command.ErrUnresponsive
+		}
+		return h.Host.Stop(ctx, key, reason)
+	})
+	if _, err := s.Hibernate(t.Context()); !errors.Is(err, command.ErrUnresponsive) {
+		t.Fatalf("the session hibernates: %v", err)
+	}
+	return h, s
+}
+
+func TestAKernelWhoseVariablesAreSavedIsUsedForNothing(t *testing.T) {
+	h, s := notEnding(t)
+	for what, use := range map[string]func() error{
+		"a checkpoint": func() error { _, err := s.Checkpoint(t.Context(), api.CheckpointRequest{}); return err },
+		"a fork":       func() error { _, err := s.Fork(t.Context(), api.ForkRequest{}); return err },
+		"a rollback": func() error {
+			all, err := s.Checkpoints(t.Context())
+			if err != nil || len(all) == 0 {
+				t.Fatal(all, err)
+			}
+			_, err = s.Rollback(t.Context(), api.RollbackRequest{CheckpointID: &all[0].ID, What: ptr(api.RollbackFiles)})
+			return err
+		},
+		"a kernel": func() error { _, err := s.Wake(t.Context()); return err },
+	} {
+		if err := use(); !errors.Is(err, command.ErrUnresponsive) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	h.onStop(nil)
+	if _, err := s.Hibernate(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantVariables(t, api.StateHibernated, s)
+}
+
+func TestAResetOfAKernelWhoseVariablesAreSavedCancelsWhatWaits(t *testing.T) {
+	h, s := notEnding(t)
+	cell := submit(t, s, "1")
+	if err := s.Reset(t.Context(), api.ResetRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	h.onStop(nil)
+	if e := wait(t, s, cell); e.Status != api.StatusCancelled || e.Reason != "reset" {
+		t.Errorf("the cell that waited is %s, %q", e.Status, e.Reason)
+	}
+	if events := shape(now(t, s)); !strings.Contains(events, "reset:reset:2") {
+		t.Errorf("the log is %s", events)
+	}
+	if e := execute(t, s, "1"); e.Status != api.StatusOK || e.Generation != 2 {
+		t.Errorf("the next cell is %s in generation %d", e.Status, e.Generation)
 	}
 }

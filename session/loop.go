@@ -30,15 +30,16 @@ type loop struct {
 	drafted  store.StateReason // the state, including all changes that are on their way to the log
 	// pendingArtifacts is the disk space of artifacts whose references are on their way to the log.
 	pendingArtifacts int64
-	commBytes        int64      // that betweenCells has counted since the last execution started
-	releaseMain      func()     // set while the kernel of the main session is held, see beside.go
-	due              []dueAfter // what cells that have ended asked for, and is to be done before the next one
+	commBytes        int64       // that betweenCells has counted since the last execution started
+	releaseMain      func()      // set while the kernel of the main session is held, see beside.go
+	due              []dueAfter  // what cells that have ended asked for, and is to be done before the next one
+	retry            *time.Timer // of the end of a kernel that is leaving
 }
 
 func newLoop(state store.StateReason) loop {
 	return loop{
 		commands: make(chan func(context.Context)), wake: make(chan struct{}, 1), records: make(chan []record.Record),
-		stopped: make(chan struct{}), drafted: state,
+		stopped: make(chan struct{}), drafted: state, retry: time.NewTimer(0),
 	}
 }
 
@@ -138,16 +139,15 @@ func (s *Session) ending() error {
 
 // dispatch gives the next execution to the kernel, and starts a kernel if the session has none. One that is leaving ends first.
 func (s *Session) dispatch(ctx context.Context) {
-	if ctx.Err() == nil && s.leaving() {
-		if err := s.stop(ctx, reasonHibernate); err != nil {
+	for ctx.Err() == nil {
+		if err := s.endLeaving(ctx); err != nil {
 			if ctx.Err() == nil {
 				s.log.Error("end a kernel whose variables are saved; trying again", "error", err)
-				time.AfterFunc(retryPause, s.wakeUp)
+				s.retry.Stop()
+				s.retry = time.AfterFunc(retryPause, s.wakeUp)
 			}
 			return
 		}
-	}
-	for ctx.Err() == nil {
 		s.mu.Lock()
 		if s.current != nil || len(s.queue) == 0 || s.gone {
 			s.mu.Unlock()

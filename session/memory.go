@@ -113,7 +113,7 @@ func (s *Session) giveWay(ctx context.Context) error {
 	if err != nil || len(terminals) > 0 {
 		return err
 	}
-	saved, err := s.hibernate(ctx, ctx)
+	saved, err := s.hibernate(ctx)
 	if errors.Is(err, command.ErrUnresponsive) {
 		return nil // the host's heartbeat says so
 	}

@@ -62,7 +62,7 @@ func (s *Session) reap(ctx context.Context) {
 	if !due {
 		return
 	}
-	done, err := s.hibernateIdle(ctx, ctx)
+	done, err := s.hibernateIdle(ctx)
 	switch {
 	case done:
 		return

@@ -208,9 +208,7 @@ func (s *Session) takeOver(ctx context.Context, row store.Session, open []store.
 		if err := s.resume(ctx, row, a); err != nil {
 			return true, err
 		}
-		if err := s.recoverSaved(ctx, row.State); err != nil {
-			return true, err
-		}
+		s.recoverSaved(ctx, row.State)
 		return true, s.recoverCheckpoints(ctx, true)
 	case row.State == api.StateStarting && current == nil: // it produced no kernel, so nothing is lost
 		s.mu.Lock()

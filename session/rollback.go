@@ -53,6 +53,9 @@ func (s *Session) Rollback(ctx context.Context, req api.RollbackRequest) (reply 
 		if err := s.m.spare(); err != nil {
 			return err
 		}
+		if err := s.endLeaving(own); err != nil {
+			return err
+		}
 		target, err := s.rollbackTarget(own, req, r)
 		if err != nil {
 			return err

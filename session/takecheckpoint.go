@@ -59,6 +59,9 @@ func (s *Session) Checkpoint(ctx context.Context, req api.CheckpointRequest) (c 
 		if err := s.canCheckpoint(w); err != nil {
 			return err
 		}
+		if err := s.endLeaving(own); err != nil {
+			return err
+		}
 		row, err := s.makeCheckpoint(own, w)
 		if err != nil {
 			return err

@@ -309,6 +309,7 @@ func (s *Session) stopQueue() (c change) {
 func (t *translation) died(running *execution, b record.Died) {
 	s := t.s
 	saved := s.nextLoadsSaved() && b.Reason != reasonReset && b.Reason != reasonDeleted
+	failed := saved && s.drafted.Reason == reasonStart // the variables could not be loaded into it
 	s.running = false
 	s.dropMain()
 	s.packages.Cancel("")
@@ -349,7 +350,7 @@ func (t *translation) died(running *execution, b record.Died) {
 	switch {
 	case slices.Contains([]string{reasonReset, reasonIdle, reasonHibernate, reasonRollback}, b.Reason):
 		restart = b.Reason
-	case saved, b.Reason == reasonDeleted:
+	case saved && !failed, b.Reason == reasonDeleted:
 	default:
 		if b.Reason == reasonShutdown {
 			restart = "restart"
@@ -358,9 +359,11 @@ func (t *translation) died(running *execution, b record.Died) {
 	}
 	t.c.add(s.died(restart))
 	t.c.add(s.copiesEnded(b.Reason))
-	if saved {
+	switch {
+	case failed: // the state says so
+	case saved:
 		t.c.state(s, api.StateHibernated, "")
-	} else {
+	default:
 		t.c.state(s, api.StateDead, state)
 	}
 	t.c.add(change{done: func() { s.mu.Lock(); s.current = nil; s.mu.Unlock() }})
