@@ -39,7 +39,7 @@ type loop struct {
 func newLoop(state store.StateReason) loop {
 	return loop{
 		commands: make(chan func(context.Context)), wake: make(chan struct{}, 1), records: make(chan []record.Record),
-		stopped: make(chan struct{}), drafted: state, retry: time.NewTimer(0),
+		stopped: make(chan struct{}), drafted: state,
 	}
 }
 
@@ -143,7 +143,9 @@ func (s *Session) dispatch(ctx context.Context) {
 		if err := s.endLeaving(ctx); err != nil {
 			if ctx.Err() == nil {
 				s.log.Error("end a kernel whose variables are saved; trying again", "error", err)
-				s.retry.Stop()
+				if s.retry != nil {
+					s.retry.Stop()
+				}
 				s.retry = time.AfterFunc(retryPause, s.wakeUp)
 			}
 			return
