@@ -79,10 +79,19 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 	}
 	queued := s.queued(r)
 	queued.progress.Spent.Executions = 1
+	reserved := true
+	taken := func() { // the caller holds mu
+		if reserved {
+			reserved = false
+			s.reserved--
+		}
+	}
+	// Not only when the commit returns here: by then the cell may have ended, and the session would stay busy.
+	queued.done = then(func() { s.mu.Lock(); defer s.mu.Unlock(); taken() }, queued.done)
 	err = s.journal.commit(ctx, queued)
 	trace.Step("cell queued")
 	s.mu.Lock()
-	s.reserved--
+	taken()
 	if err != nil {
 		s.spent.Executions--
 		s.freeQueued(int64(len(r.row.Code)))
