@@ -34,6 +34,13 @@ func (h *faultyHost) fail(next, do error) {
 	}
 }
 
+// failed reports whether what was to fail has failed.
+func (h *faultyHost) failed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.next == nil && h.do == nil
+}
+
 func (h *faultyHost) Next(ctx context.Context, key record.Key, after uint64) ([]record.Record, error) {
 	h.mu.Lock()
 	broken := h.onNext
@@ -109,6 +116,7 @@ func TestASessionWithoutRecordsCanBeResetAndDeleted(t *testing.T) {
 	s, host := faulty(t, echo)
 	execute(t, s, "1")
 	host.fail(errFault, nil)
+	eventually(t, host.failed) // otherwise the next kernel could be the one that fails
 	if err := s.Reset(t.Context(), api.ResetRequest{}); err != nil {
 		t.Error(err)
 	}
@@ -116,6 +124,7 @@ func TestASessionWithoutRecordsCanBeResetAndDeleted(t *testing.T) {
 		t.Errorf("after the reset: %s", e.Status)
 	}
 	host.fail(errFault, nil)
+	eventually(t, host.failed) // otherwise the next kernel could be the one that fails
 	if err := s.Reset(t.Context(), api.ResetRequest{}); err != nil {
 		t.Error(err)
 	}
