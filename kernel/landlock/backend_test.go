@@ -69,15 +69,9 @@ func TestWhatPid1LeavesBehindEndsWithCloseWhereRootCanTell(t *testing.T) {
 		t.Skip("what an ordinary user runs is not to be told apart")
 	}
 	dir := kerneltest.StateDir(t)
-	s, err := newBackend(t, dir).Create(t.Context(), environment(t), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	b := newBackend(t, dir)
 	spec := newSpec(t, dir)
-	if err := s.Seal(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
+	s := sealed(t, b, environment(t), spec)
 	p, err := s.Start(t.Context(), kernel.Program{Args: []string{"/bin/sh", "-c",
 		"setsid sh -c 'exec 9>lock; flock 9; echo held; trap \"\" TERM HUP INT; while :; do sleep 100; done' & wait"}})
 	if err != nil {
@@ -132,15 +126,8 @@ func TestCloseEndsWhatStopsEverythingOfItsUser(t *testing.T) {
 		dir := kerneltest.StateDir(t)
 		b := newBackend(t, dir)
 		leaveSignalsUnbounded(t, dir)
-		s, err := b.Create(t.Context(), environment(t), true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
 		spec := newSpec(t, dir)
-		if err := s.Seal(t.Context(), spec); err != nil {
-			t.Fatal(err)
-		}
+		s := sealed(t, b, environment(t), spec)
 		p, err := s.Start(t.Context(), kernel.Program{Args: []string{environment(t).Python, "-c", stopOthers}})
 		if err != nil {
 			t.Fatal(err)
@@ -180,14 +167,7 @@ func TestNothingOfAnEarlierSessionOfItsUserLivesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer left.Process.Kill()
-	s, err := b.Create(t.Context(), environment(t), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if err := s.Seal(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
+	sealed(t, b, environment(t), spec)
 	_ = left.Process.Signal(syscall.SIGTERM) // by which it ends if nothing has killed it
 	if err := left.Wait(); err == nil || err.Error() != "signal: killed" {
 		t.Errorf("%v", err)
@@ -228,15 +208,8 @@ func TestCloseDoesNotWaitForEverForWhatEndsProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := newBackend(t, dir)
-	s, err := b.Create(t.Context(), env, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
 	spec := newSpec(t, dir)
-	if err := s.Seal(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
+	s := sealed(t, b, env, spec)
 	if err := errors.Join(syscall.Kill(s.Handle().PID, syscall.SIGKILL), os.WriteFile(stuck, nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
@@ -273,14 +246,9 @@ func leaveSignalsUnbounded(t *testing.T, dir string) {
 // for it.
 func TestCloseDoesNotWaitForWhatHasTheDescriptorsOfADeadPid1(t *testing.T) {
 	dir := kerneltest.StateDir(t)
-	s, err := newBackend(t, dir).Create(t.Context(), environment(t), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := newBackend(t, dir)
 	spec := newSpec(t, dir)
-	if err := s.Seal(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
+	s := sealed(t, b, environment(t), spec)
 	pid1, err := unix.PidfdOpen(s.Handle().PID, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -304,14 +272,7 @@ func TestCloseDoesNotWaitForWhatHasTheDescriptorsOfADeadPid1(t *testing.T) {
 // A pid 1 that is stopped stands for one that does not go on for another reason.
 func TestCloseEndsWhatPid1DoesNotEnd(t *testing.T) {
 	dir := kerneltest.StateDir(t)
-	s, err := newBackend(t, dir).Create(t.Context(), environment(t), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if err := s.Seal(t.Context(), newSpec(t, dir)); err != nil {
-		t.Fatal(err)
-	}
+	s := sealed(t, newBackend(t, dir), environment(t), newSpec(t, dir))
 	p, err := s.Start(t.Context(), kernel.Program{Args: []string{"/bin/sh", "-c", "setsid sh -c 'trap \"\" TERM HUP INT; while :; do sleep 100; done' & wait"}})
 	if err != nil {
 		t.Fatal(err)
@@ -337,14 +298,7 @@ func TestCloseEndsWhatPid1DoesNotEnd(t *testing.T) {
 // Its network namespace is the machine's, where nothing may be created.
 func TestThereIsNoWayOutToBeMade(t *testing.T) {
 	dir := kerneltest.StateDir(t)
-	s, err := newBackend(t, dir).Create(t.Context(), environment(t), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if err := s.Seal(t.Context(), newSpec(t, dir)); err != nil {
-		t.Fatal(err)
-	}
+	s := sealed(t, newBackend(t, dir), environment(t), newSpec(t, dir))
 	if _, err := s.(kernel.Networker).OpenEgress(t.Context()); err == nil || !strings.Contains(err.Error(), "the machine's") {
 		t.Errorf("%v", err)
 	}

@@ -65,6 +65,20 @@ func newSpec(t *testing.T, dir string) kernel.Spec {
 	return spec
 }
 
+// sealed returns a sandbox for one session, which ends with the test at the latest.
+func sealed(t *testing.T, b *sandbox.Backend, env kernel.Environment, spec kernel.Spec) kernel.Sandbox {
+	t.Helper()
+	s, err := b.Create(t.Context(), env, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	if err := s.Seal(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func TestConformance(t *testing.T) {
 	dir := kerneltest.StateDir(t)
 	kerneltest.Conformance(t, newBackend(t, dir), environment(t), kerneltest.OwnFiles,
