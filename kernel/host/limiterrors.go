@@ -166,7 +166,9 @@ func (k *interpreter) killLargest(why ending) {
 	}
 	largest.kill(why)
 	if most > 0 {
-		killAt(where)
+		if err := procfs.Kill(where.HostPID, where.StartTime); err != nil {
+			largest.log.Warn("kill an interpreter for its memory", "error", err)
+		}
 	}
 }
 
@@ -182,18 +184,6 @@ func (k *interpreter) memory() (kernel.ProcessPlace, int64) {
 		return place, 0
 	}
 	return place, p.Memory()
-}
-
-// killAt kills the process at that place, and no later one with its number.
-func killAt(place kernel.ProcessPlace) {
-	task, err := procfs.OpenTask(place.HostPID)
-	if err != nil { // it has ended
-		return
-	}
-	defer task.Close()
-	if now, err := procfs.ReadStat(place.HostPID); err == nil && now.StartTime == place.StartTime {
-		task.Kill()
-	}
 }
 
 // interruptFor interrupts the running execution, once, because of a limit.

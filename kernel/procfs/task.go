@@ -50,6 +50,25 @@ func (t *Task) Wait() error {
 // Close closes the descriptor; a Wait in progress fails.
 func (t *Task) Close() { t.file.Close() }
 
+// Kill kills the process with that pid if it has that start time, and no other. It does nothing if it has ended.
+func Kill(pid int, startTime uint64) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return os.NewSyscallError("pidfd_open", err)
+	}
+	defer unix.Close(fd)
+	if now, err := ReadStat(pid); err != nil || now.StartTime != startTime {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return os.NewSyscallError("pidfd_send_signal", err)
+	}
+	return nil
+}
+
 // WaitPidfd waits until a process is dead.
 func WaitPidfd(ctx context.Context, pidfd int) error {
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC)

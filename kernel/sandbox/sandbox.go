@@ -448,7 +448,7 @@ func (s *Sandbox) killInside() {
 			continue
 		}
 		if p, err := procfs.ReadStat(pid); err == nil {
-			_ = killProcess(pid, p.StartTime) // it may be ending
+			_ = procfs.Kill(pid, p.StartTime) // it may be ending
 		}
 	}
 }

@@ -170,26 +170,7 @@ func (s *Sandbox) KillLargest(_ context.Context, limit int64) (name string, used
 	if used <= limit || victim == 0 {
 		return "", used, nil
 	}
-	return largest.Name, used, killProcess(victim, largest.StartTime)
-}
-
-// killProcess kills the process with that pid if it has that start time, and no other.
-func killProcess(pid int, startTime uint64) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	if err != nil {
-		return os.NewSyscallError("pidfd_open", err)
-	}
-	defer unix.Close(fd)
-	if now, err := procfs.ReadStat(pid); err != nil || now.StartTime != startTime {
-		return nil
-	}
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return os.NewSyscallError("pidfd_send_signal", err)
-	}
-	return nil
+	return largest.Name, used, procfs.Kill(victim, largest.StartTime)
 }
 
 // OOMKills counts the processes inside that were killed for the sandbox's memory limit since the last ResetPeak.
