@@ -95,19 +95,19 @@ func (s *Session) removeFiles(ctx context.Context) error {
 	s.known.scanning.Lock()
 	defer s.known.scanning.Unlock()
 	err := errors.Join(s.dir.Discard(), s.packages.Close(), s.m.cfg.Disk.Delete(ctx, s.id))
-	if err == nil && s.nothingRuns() {
+	if err == nil && s.nothingRuns(ctx) {
 		s.m.freeUID(s.uid) // otherwise the id's next owner would have these files, or these processes could signal the owner's
 	}
 	return err
 }
 
 // nothingRuns reports whether the session's user runs nothing, if a session has a user of its own.
-func (s *Session) nothingRuns() bool {
+func (s *Session) nothingRuns(ctx context.Context) bool {
 	if s.uid == 0 || s.m.cfg.UserProcesses == nil {
 		return true
 	}
 	// One that died by itself may still be ending.
-	_ = s.m.cfg.Host.Stop(context.Background(), s.kernelKey(), reasonDeleted)
+	_ = s.m.cfg.Host.Stop(ctx, s.kernelKey(), reasonDeleted)
 	left, err := s.m.cfg.UserProcesses(s.uid)
 	if err != nil || len(left) > 0 {
 		s.log.Error("processes of a deleted session may be left; no other session gets its user id before the server restarts",
