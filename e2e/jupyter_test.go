@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"talaria/api"
+	"talaria/api/kernelwire"
 	"talaria/client"
 )
 
@@ -405,8 +407,20 @@ func TestAJupyterClientThatWasAwayGetsWhatItMissed(t *testing.T) {
 	})
 	t.Run("others see what it runs, and what runs by the API, without replies", func(t *testing.T) {
 		other := s.channels(t, id, "&session_id=other")
+		another := s.channels(t, id, "&session_id=another", kernelwire.Subprotocol)
 		e := run(t, s.Client(), id, "print('by the API')")
-		wantWords(t, other.until(e.ID), "status busy", "execute_input", "stream by the API\n", "status idle")
+		words, messages := other.answers(e.ID)
+		wantWords(t, words, "status busy", "execute_input", "stream by the API\n", "status idle")
+		_, same := another.answers(e.ID)
+		ids := func(list []jupyterMessage) (ids []string) {
+			for _, m := range list {
+				ids = append(ids, m.Header.MsgID)
+			}
+			return ids
+		}
+		if !slices.Equal(ids(messages), ids(same)) {
+			t.Errorf("the ids of the messages are %q for one client, %q for another", ids(messages), ids(same))
+		}
 	})
 	t.Run("the kernel's end closes it for good", func(t *testing.T) {
 		last := s.channels(t, id, "")

@@ -1,11 +1,12 @@
 // Package kernelwire has what both ends of the WebSocket of a Jupyter kernel agree on: the name of its binary framing, the frames, and
-// the ids of kernels.
+// the ids of kernels and of messages.
 package kernelwire
 
 import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -93,4 +94,31 @@ func SessionID(kernel string) (id string, ok bool) {
 		return string(b), err == nil && api.ValidID(string(b))
 	}
 	return kernel, api.ValidID(kernel)
+}
+
+// Position is a message's place among those that a session's log becomes: its event, and which one of the event's messages it is,
+// from 0. The zero value is before all of them.
+type Position struct {
+	Seq   int64
+	Index int
+}
+
+// After reports whether p comes later than other.
+func (p Position) After(other Position) bool {
+	return p.Seq > other.Seq || p.Seq == other.Seq && p.Index > other.Index
+}
+
+// MessageID returns the id of the message at a position of a log. It is the same whenever the message is sent, so that a client that
+// gets it twice can tell.
+func MessageID(logID string, p Position) string {
+	return fmt.Sprintf("%s.%d.%d", logID, p.Seq, p.Index)
+}
+
+// ParseMessageID is the reverse of MessageID; ok is false for the ids of other messages.
+func ParseMessageID(id string) (logID string, p Position, ok bool) {
+	logID, rest, _ := strings.Cut(id, ".")
+	if _, err := fmt.Sscanf(rest, "%d.%d", &p.Seq, &p.Index); err != nil || id != MessageID(logID, p) {
+		return "", Position{}, false
+	}
+	return logID, p, true
 }

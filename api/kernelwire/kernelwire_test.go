@@ -26,6 +26,32 @@ func TestKernelIDsLookLikeUUIDsAndLeadBack(t *testing.T) {
 	}
 }
 
+func TestMessageIDsTellWhereTheyAreInALog(t *testing.T) {
+	id := MessageID("01a1fdae-73ff-7a9f-9b0f-2ad2b3cd7d11", Position{Seq: 12, Index: 3})
+	if logID, at, ok := ParseMessageID(id); !ok || logID != "01a1fdae-73ff-7a9f-9b0f-2ad2b3cd7d11" || at != (Position{Seq: 12, Index: 3}) {
+		t.Errorf("%q leads to %q, %v (%t)", id, logID, at, ok)
+	}
+	for _, id := range []string{"", "01a1fdae-73ff-7a9f-9b0f-2ad2b3cd7d11", "log.1", "log.1.x", "log.1.2.3", "log.+1.2", "log. 1.2", "log.01.2"} {
+		if logID, at, ok := ParseMessageID(id); ok {
+			t.Errorf("%q leads to %q, %v", id, logID, at)
+		}
+	}
+	for _, c := range []struct {
+		one, other Position
+		after      bool
+	}{
+		{Position{1, 0}, Position{}, true},
+		{Position{1, 0}, Position{1, 0}, false},
+		{Position{1, 1}, Position{1, 0}, true},
+		{Position{2, 0}, Position{1, 9}, true},
+		{Position{1, 9}, Position{2, 0}, false},
+	} {
+		if after := c.one.After(c.other); after != c.after {
+			t.Errorf("%v is after %v: %t", c.one, c.other, after)
+		}
+	}
+}
+
 func FuzzSplit(f *testing.F) {
 	f.Add(Join([][]byte{[]byte("shell"), []byte("{}"), []byte("{}"), []byte("{}"), []byte("{}"), []byte("buffer")}))
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0})

@@ -12,6 +12,7 @@ import (
 	"log"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -81,15 +82,18 @@ type kernel struct {
 	changed chan struct{}       // closed and replaced when conn changes
 	waiting map[string]*request // by message id
 	last    int                 // number of the last request
+	log     string              // whose messages came last
+	at      kernelwire.Position // of the last of them
 	restart bool                // a client will start this program again for the same session
 }
 
 // request is a request without a reply.
 type request struct {
-	n       int
-	channel string
-	route   [][]byte
-	frame   []byte // as it is sent to the server
+	n        int
+	channel  string
+	route    [][]byte
+	frame    []byte // as it is sent to the server
+	question string // the id of the last input_request for it
 }
 
 // Run serves clients until one of them shuts the kernel down, or ctx ends. It returns an error if the sockets cannot be opened, the
@@ -128,7 +132,9 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	cancel()
 	for _, socket := range k.sockets {
-		err = errors.Join(err, socket.Close())
+		if cause := socket.Close(); !errors.Is(cause, net.ErrClosed) { // of a client that has just gone
+			err = errors.Join(err, cause)
+		}
 	}
 	serving.Wait()
 	return err
@@ -379,10 +385,13 @@ func (k *kernel) setConn(conn *websocket.Conn) {
 	k.changed = make(chan struct{})
 }
 
-// deliver passes a message of the server to the client that it is for, or with iopub to all of them.
+// deliver passes a message of the server to the client that it is for, or with iopub to all of them. A server that is killed may have
+// sent a message that the next one sends again.
 func (k *kernel) deliver(channel string, parts [][]byte) {
 	h, id := readHeader(parts[partHeader]), readHeader(parts[partParent]).ID
 	switch {
+	case !k.isNew(h.ID):
+		return
 	case h.Type == "status" && id == "":
 		return // what becomes of the interpreter; for clients of ZeroMQ, this process is the kernel, and it lives on
 	case channel == iopub:
@@ -391,17 +400,39 @@ func (k *kernel) deliver(channel string, parts [][]byte) {
 	}
 	k.mu.Lock()
 	r := k.waiting[id]
-	if r != nil && channel != stdin {
+	switch {
+	case r == nil:
+	case channel != stdin:
 		delete(k.waiting, id)
+	case r.question == h.ID:
+		r = nil
+	default:
+		r.question = h.ID
 	}
 	k.mu.Unlock()
 	if r == nil || k.sockets[channel] == nil {
-		return // for a client that is gone, or of another process
+		return // for a client that is gone, or of another process; or asked already
 	}
 	k.send(channel, r.route, parts)
 	if h.Type == "shutdown_reply" {
 		k.over.Do(func() { close(k.done) })
 	}
+}
+
+// isNew reports whether a message of the session's log has not come before, and notes that it has now. The messages of a log come in
+// order; other messages are always new.
+func (k *kernel) isNew(id string) bool {
+	logID, at, ok := kernelwire.ParseMessageID(id)
+	if !ok {
+		return true
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if logID == k.log && !at.After(k.at) {
+		return false
+	}
+	k.log, k.at = logID, at
+	return true
 }
 
 func (k *kernel) deleteSession() error {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"talaria/api"
+	"talaria/api/kernelwire"
 	"talaria/session"
 )
 
@@ -39,14 +40,14 @@ func (k *channels) write(ctx context.Context) (code int, reason string) {
 // sendReady sends an event, and with it all others that are there by now.
 func (k *channels) sendReady(ctx context.Context, event api.Event) error {
 	k.socket.Hold()
-	err := k.send(k.translate(ctx, event))
+	err := k.sendEvent(ctx, event)
 	for more := true; more && err == nil && !k.socket.Full(); {
 		var next api.Event
 		select {
 		case next, more = <-k.events:
 			if more {
 				event = next
-				err = k.send(k.translate(ctx, event))
+				err = k.sendEvent(ctx, event)
 			}
 		default:
 			more = false
@@ -78,6 +79,17 @@ func (k *channels) ending(ctx context.Context, err error) (code int, reason stri
 		return closeBroken, "internal error"
 	}
 	return closeRestart, "the server is restarting, or the token was revoked"
+}
+
+// sendEvent sends what an event becomes.
+func (k *channels) sendEvent(ctx context.Context, event api.Event) error {
+	list := k.translate(ctx, event)
+	for i := range list {
+		if id := &list[i].header.MsgID; *id == "" {
+			*id = kernelwire.MessageID(k.kernel.logID, kernelwire.Position{Seq: event.Seq, Index: i})
+		}
+	}
+	return k.send(list)
 }
 
 func (k *channels) send(list []message) error {
