@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,5 +32,22 @@ func TestAKernelThatIsBusyIsAskedAgainForAWhile(t *testing.T) {
 				t.Errorf("after %d busy answers: %q, %v, in %v", test.busy, reply, err, time.Since(begin))
 			}
 		})
+	}
+}
+
+// A chat handles one update after another: one that is tried again for ever would hold up all that follow.
+func TestOnlyErrorsThatMayPassAreTriedAgain(t *testing.T) {
+	for code, want := range map[api.Code]bool{
+		"": true, api.CodeInternal: true, api.CodeShuttingDown: true, api.CodeNotReady: true, api.CodeUnauthorized: true,
+		api.CodeDiskLimit: false, api.CodeDiskFull: false, api.CodeNotImplemented: false, api.CodeKernelStart: false,
+		api.CodeQueueFull: false, api.CodeKernelBusy: false, api.CodeSessionNotFound: false,
+	} {
+		err := fmt.Errorf("upload a file: %w", &api.Error{Status: code.Status(), Code: code, Detail: "why"})
+		if again := refusal(err) == nil; again != want {
+			t.Errorf("%q is tried again: %t, want %t", code, again, want)
+		}
+	}
+	if refusal(errors.New("connection refused")) != nil {
+		t.Error("an error of the connection is taken for a refusal")
 	}
 }

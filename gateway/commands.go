@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -132,12 +131,15 @@ func (c *chat) handleUpdates(ctx context.Context) {
 // refusal returns the server's refusal of a call, or nil for other errors, which may be temporary.
 func refusal(err error) *api.Error {
 	var refused *api.Error
-	if !errors.As(err, &refused) || refused.Code == "" || refused.Status >= http.StatusInternalServerError && refused.Code != api.CodeDiskFull ||
-		refused.Status == http.StatusUnauthorized {
+	if !errors.As(err, &refused) || slices.Contains(temporary, refused.Code) {
 		return nil
 	}
 	return refused
 }
+
+// temporary are the codes of errors that say nothing about the call: the same one may succeed later, or with the next token. An answer
+// without a code is a proxy's.
+var temporary = []api.Code{"", api.CodeInternal, api.CodeShuttingDown, api.CodeNotReady, api.CodeUnauthorized}
 
 // handle does what an update asks for, and returns the reply. It may be called again for the same update.
 func (c *chat) handle(ctx context.Context, n int64, u Update) ([]saying, error) {
