@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -58,4 +59,41 @@ func TestACheckpointAfterOneThatWasDroppedHasItsFiles(t *testing.T) {
 	if b, err := io.ReadAll(f); err != nil || string(b) != "contents" {
 		t.Errorf("the file has %q, %v", b, err)
 	}
+}
+
+// Holes take no space, but time: without a bound, a cell could keep the server reading zeros for hours.
+func TestACheckpointReadsABoundedNumberOfZeros(t *testing.T) {
+	r := scripted(t, nil)
+	s := r.session(api.SessionRequest{Limits: &api.LimitsRequest{DiskBytes: new(int64(1 << 20)), ArtifactBytes: new(int64(1 << 20))}})
+	wait(t, s, submit(t, s, "print x"))
+	dirs, err := filepath.Glob(filepath.Join(r.dir, "sessions", "*", "workspace"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatal(dirs, err)
+	}
+	for _, name := range []string{"a", "b"} { // together more than the limits
+		if _, _, err := s.Files().Put(t.Context(), name, strings.NewReader("")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(filepath.Join(dirs[0], name), 600<<10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made, err := s.Checkpoint(t.Context(), api.CheckpointRequest{Level: new(api.CheckpointFiles)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		if err := s.Files().Delete(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done, err := s.Rollback(t.Context(), api.RollbackRequest{CheckpointID: &made.ID, What: new(api.RollbackFiles)})
+	if err != nil || len(done.NotRestored) != 1 || done.NotRestored[0].Name != "b" || !strings.Contains(done.NotRestored[0].Reason, "holes included") {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	f, e, err := s.Files().Open(t.Context(), "a")
+	if err != nil || e.Size != 600<<10 {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	f.Close()
 }

@@ -33,6 +33,7 @@ func (s *Session) beginDelete() (other <-chan struct{}) {
 	}
 	s.gone, s.deleting = true, make(chan struct{})
 	s.endCollecting()
+	s.abandonCheckpoint()
 	return nil
 }
 

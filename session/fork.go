@@ -138,7 +138,7 @@ func (s *Session) origin(ctx context.Context, hold *artifacts.Hold, checkpoint *
 	if checkpoint != nil {
 		err = s.originAt(ctx, hold, *checkpoint, &o)
 	} else {
-		err = s.originNow(ctx, hold, keep, &o)
+		err = s.originNow(ctx, hold, s.boundedKeep(keep), &o)
 	}
 	if err != nil {
 		return o, err

@@ -348,7 +348,7 @@ func (s *Session) capture(ctx context.Context, hold *artifacts.Hold, kept []stor
 			previous = nil
 		}
 	}
-	return s.dir.Capture(ctx, previous, func(ctx context.Context, f *os.File, e workspace.Entry) (string, error) {
+	return s.dir.Capture(ctx, previous, s.boundedKeep(func(ctx context.Context, f *os.File, e workspace.Entry) (string, error) {
 		switch {
 		case e.Space > left:
 			return "", &workspace.NotKeptError{Reason: fmt.Sprintf(
@@ -361,7 +361,23 @@ func (s *Session) capture(ctx context.Context, hold *artifacts.Hold, kept []stor
 			left -= e.Space
 		}
 		return blob.SHA256, err
-	})
+	}))
+}
+
+// boundedKeep is keep, but refuses files from where more would be read than the limits let a workspace and its artifacts have: holes in
+// files take no space, but time.
+func (s *Session) boundedKeep(keep workspace.Keep) workspace.Keep {
+	limits := s.settings().Limits
+	limit := max(limits.DiskBytes, limits.ArtifactBytes)
+	left := limit
+	return func(ctx context.Context, f *os.File, e workspace.Entry) (string, error) {
+		if e.Size > left {
+			return "", &workspace.NotKeptError{Reason: fmt.Sprintf("with its %d bytes, holes included, more would have to be read than "+
+				"limits.disk_bytes or limits.artifact_bytes, the larger of which is %d", e.Size, limit)}
+		}
+		left -= e.Size
+		return keep(ctx, f, e)
+	}
 }
 
 // keptSpace returns the disk space that the files and saved variables of checkpoints take together. It counts what several have in
