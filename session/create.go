@@ -117,9 +117,6 @@ func (m *Manager) make(ctx context.Context, as making) (*Session, error) {
 	use := ownerUse{sessions: 1}
 	if as.fill == nil {
 		use.kernels = 1
-		if err := m.room(ctx); err != nil {
-			return nil, err
-		}
 	}
 	if _, err := m.operator.FindMounts(as.set.Mounts); err != nil {
 		return nil, err
@@ -218,23 +215,6 @@ func (m *Manager) freeUID(uid int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.uids, uid)
-}
-
-// room refuses a session when max_sessions of them already have a kernel.
-func (m *Manager) room(ctx context.Context) error {
-	if m.cfg.MaxSessions == 0 {
-		return nil
-	}
-	counts, err := m.cfg.Store.SessionStates(ctx)
-	if err != nil {
-		return err
-	}
-	live := counts[api.StateStarting] + counts[api.StateIdle] + counts[api.StateBusy]
-	if live >= m.cfg.MaxSessions {
-		return api.Errorf(api.CodeSessionLimit,
-			"%d sessions have a kernel, the server's limit (max_sessions); delete one, or wait until an idle kernel is stopped", live)
-	}
-	return nil
 }
 
 // allocate numbers the row and returns the session, with a workspace unless it is beside another one. The caller releases it.

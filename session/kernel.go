@@ -37,6 +37,7 @@ type kernelState struct {
 	wakes          int64  // kernels that began with the saved variables of the one before, and share its generation
 	kernelStarted  *int64 // milliseconds since the Unix epoch; nil before the first kernel answers
 	restartReason  string // why the next kernel starts; "" for the first one
+	kernelTaken    bool   // one that is about to start is counted among the owner's, and by no state yet
 	layers         []string
 	engine         string // "" if not known
 	tier           string // of new kernels, before the first one
@@ -89,9 +90,10 @@ func (s *Session) startKernel(ctx context.Context) error {
 	generation, wakes, reason, limits, state, saved := s.generation, s.wakes, s.restartReason, kernelLimits(s.limits), s.state, s.saved
 	s.mu.Unlock()
 	if !hasKernel(state) {
-		if err := s.m.owners.take(s.owner, ownerUse{}, s.m.kernelAllowed); err != nil {
+		if err := s.takeKernel(); err != nil {
 			return err
 		}
+		defer s.freeKernel()
 	}
 	var c change
 	switch {

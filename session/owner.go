@@ -14,8 +14,9 @@ const (
 
 // owners counts what each owner has. It is safe for concurrent use.
 type owners struct {
-	mu   sync.Mutex // guards the fields below
-	uses map[string]*ownerUse
+	mu      sync.Mutex // guards the fields below
+	uses    map[string]*ownerUse
+	kernels int64 // of all owners
 }
 
 type ownerUse struct {
@@ -31,20 +32,22 @@ func (o *owners) add(owner string, change ownerUse) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.of(owner).add(change)
+	o.kernels += change.kernels
 	if *o.uses[owner] == (ownerUse{}) {
 		delete(o.uses, owner)
 	}
 }
 
-// take changes what an owner has, unless allowed says why not.
-func (o *owners) take(owner string, change ownerUse, allowed func(now ownerUse) error) error {
+// take changes what an owner has, unless allowed says why not. kernels are those of all owners.
+func (o *owners) take(owner string, change ownerUse, allowed func(now ownerUse, kernels int64) error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	use := o.of(owner)
-	if err := allowed(*use); err != nil {
+	if err := allowed(*use, o.kernels); err != nil {
 		return err
 	}
 	use.add(change)
+	o.kernels += change.kernels
 	return nil
 }
 
@@ -64,25 +67,51 @@ func (u *ownerUse) add(c ownerUse) {
 	u.queued += c.queued
 }
 
-// takeSession counts a new session, with a kernel if it is about to have one, unless its owner has too many.
+// takeSession counts a new session, with a kernel if it is about to have one, unless there are too many.
 func (m *Manager) takeSession(owner string, use ownerUse) error {
-	return m.owners.take(owner, use, func(now ownerUse) error {
+	return m.owners.take(owner, use, func(now ownerUse, kernels int64) error {
 		if most := m.cfg.OwnerSessions; most > 0 && now.sessions >= most {
 			return api.Errorf(api.CodeSessionLimit, "you have %d sessions, the server's limit for one owner (owner_sessions); delete some", most)
 		}
 		if use.kernels == 0 {
 			return nil
 		}
-		return m.kernelAllowed(now)
+		return m.kernelAllowed(now, kernels)
 	})
 }
 
-func (m *Manager) kernelAllowed(now ownerUse) error {
+func (m *Manager) kernelAllowed(now ownerUse, kernels int64) error {
+	if most := m.cfg.MaxSessions; most > 0 && kernels >= most {
+		return api.Errorf(api.CodeSessionLimit,
+			"%d sessions have a kernel, the server's limit (max_sessions); delete one, or wait until an idle kernel is stopped", kernels)
+	}
 	if most := m.cfg.OwnerKernels; most > 0 && now.kernels >= most {
 		return api.Errorf(api.CodeSessionLimit,
 			"%d of your sessions have a kernel, the server's limit for one owner (owner_kernels); delete one, or wait until an idle kernel is stopped", most)
 	}
 	return nil
+}
+
+// takeKernel counts a kernel that is about to start, unless there are too many. The session's state counts it from when the start is
+// committed; the caller calls freeKernel in any case.
+func (s *Session) takeKernel() error {
+	err := s.m.owners.take(s.owner, ownerUse{kernels: 1}, s.m.kernelAllowed)
+	if err == nil {
+		s.mu.Lock()
+		s.kernelTaken = true
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// freeKernel undoes takeKernel, unless the state counts the kernel.
+func (s *Session) freeKernel() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kernelTaken {
+		s.kernelTaken = false
+		s.m.owners.add(s.owner, ownerUse{kernels: -1})
+	}
 }
 
 // takeQueued counts code that is about to wait, unless too much waits already.
@@ -94,7 +123,7 @@ func (s *Session) takeQueued(bytes int64) error {
 		return api.Errorf(api.CodeQueueFull, "%d bytes of code are queued in this session, and the limit is %d; wait for executions to end, or interrupt",
 			waiting, maxQueuedBytes)
 	}
-	err := s.m.owners.take(s.owner, ownerUse{queued: bytes}, func(now ownerUse) error {
+	err := s.m.owners.take(s.owner, ownerUse{queued: bytes}, func(now ownerUse, _ int64) error {
 		if now.queued+bytes > maxOwnerQueued {
 			return api.Errorf(api.CodeQueueFull, "%d bytes of code are queued in your sessions, and the limit is %d; wait for executions to end, or interrupt",
 				now.queued, maxOwnerQueued)
@@ -123,6 +152,8 @@ func hasKernel(state api.SessionState) bool {
 // countState keeps the number of the owner's kernels. The caller holds s.mu.
 func (s *Session) countState(from, to api.SessionState) {
 	switch was, is := hasKernel(from), hasKernel(to); {
+	case is && !was && s.kernelTaken:
+		s.kernelTaken = false
 	case is && !was:
 		s.m.owners.add(s.owner, ownerUse{kernels: 1})
 	case was && !is:

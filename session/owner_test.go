@@ -1,7 +1,11 @@
 package session_test
 
 import (
+	"errors"
+	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"talaria/api"
@@ -54,6 +58,64 @@ func TestAnOwnerHasSoManySessionsAndKernels(t *testing.T) {
 		t.Errorf("after deletes: %v", err)
 	}
 	execute(t, mustGet(t, r, "a"), "print x")
+}
+
+// All owners together have so many kernels, however they come to start.
+func TestAServerHasSoManyKernels(t *testing.T) {
+	r := scripted(t, func(c *session.Config) { c.MaxSessions = 2 })
+	create := func(owner, id string) error {
+		_, err := r.Create(t.Context(), owner, api.SessionRequest{ID: &id})
+		return err
+	}
+	if err := errors.Join(create("ann", "a"), create("bob", "b")); err != nil {
+		t.Fatal(err)
+	}
+	if err := create("cat", "c"); code(err) != api.CodeSessionLimit || !strings.Contains(err.Error(), "max_sessions") {
+		t.Errorf("a third kernel: %v", err)
+	}
+	execute(t, mustGet(t, r, "a"), "exit 1")
+	if err := create("cat", "c"); err != nil {
+		t.Fatalf("with one kernel less: %v", err)
+	}
+	if e := execute(t, mustGet(t, r, "a"), "print x"); e.Status != api.StatusDied || !strings.Contains(e.Error.Evalue, "max_sessions") {
+		t.Errorf("a kernel that is started again: %+v", e)
+	}
+	if err := r.Delete(t.Context(), "cat", "c"); err != nil {
+		t.Fatal(err)
+	}
+	if e := execute(t, mustGet(t, r, "a"), "print x"); e.Status != api.StatusOK {
+		t.Errorf("after a delete: %+v", e)
+	}
+}
+
+func TestKernelsThatStartTogetherAreCounted(t *testing.T) {
+	r := scripted(t, func(c *session.Config) { c.OwnerKernels = 1 })
+	var all []*session.Session
+	for i := range 16 {
+		s, err := r.Create(t.Context(), "ann", api.SessionRequest{ID: new(fmt.Sprint(i))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Release()
+		execute(t, s, "exit 1")
+		all = append(all, s)
+	}
+	var started atomic.Int64
+	var asked sync.WaitGroup
+	for _, s := range all {
+		id := submit(t, s, "print x")
+		asked.Go(func() {
+			if e := wait(t, s, id); e.Status == api.StatusOK {
+				started.Add(1)
+			} else if !strings.Contains(e.Error.Evalue, "owner_kernels") {
+				t.Errorf("%+v", e)
+			}
+		})
+	}
+	asked.Wait()
+	if n := started.Load(); n != 1 {
+		t.Errorf("%d kernels were started, although an owner may have 1", n)
+	}
 }
 
 func mustGet(t *testing.T, r *rig, id string) *session.Session {
