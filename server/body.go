@@ -48,7 +48,11 @@ func errMediaType(want string) *api.Error {
 
 // intake reads r to its end, within the bounds on what the caller may have in memory. release must be called, in any case.
 func (c *call) intake(r io.Reader) (data []byte, release func(), err error) {
-	data, release, err = c.caller.intake.read(c.ctx(), r)
+	from := c.caller.intake
+	if c.keepsBody {
+		from = from.alone()
+	}
+	data, release, err = from.read(c.ctx(), r)
 	if err != nil {
 		err = bodyError(err)
 	}

@@ -28,17 +28,25 @@ type callers struct {
 	ownerRequests int
 	large         slots // of frames and bodies of all callers
 
-	mu     sync.Mutex // guards present, and what callers count
-	serial int
-	by     map[string]*caller
+	mu       sync.Mutex // guards the fields below, and what callers count
+	serial   int
+	by       map[string]*caller
+	visitors map[string]*visitors // by owner
 }
 
 // caller is one owner, or one share. It exists while requests of it are under way.
 type caller struct {
-	intake intake
-	large  slots // answers
+	intake  intake
+	large   slots  // answers
+	visitOf string // the owner, for a share
 
 	under map[int]presence // guarded by callers.mu
+}
+
+// visitors are the shares of one owner that have requests under way.
+type visitors struct {
+	shares int
+	large  slots // of frames and bodies
 }
 
 // presence is one request under way.
@@ -48,7 +56,7 @@ type presence struct {
 }
 
 func newCallers(ownerRequests int) *callers {
-	return &callers{ownerRequests: ownerRequests, large: newSlots(largeBodies), by: map[string]*caller{}}
+	return &callers{ownerRequests: ownerRequests, large: newSlots(largeBodies), by: map[string]*caller{}, visitors: map[string]*visitors{}}
 }
 
 // callerKey names the caller: an owner, or a share.
@@ -71,7 +79,7 @@ func (s *callers) enter(c *call) error {
 	defer s.mu.Unlock()
 	one := s.by[key]
 	if one == nil {
-		one = s.newCaller(c.visit != nil)
+		one = s.newCaller(c)
 		s.by[key] = one
 	}
 	if len(one.under) >= limit {
@@ -91,13 +99,21 @@ func (s *callers) enter(c *call) error {
 	return nil
 }
 
-func (s *callers) newCaller(visitor bool) *caller {
+// newCaller returns a caller that has nothing under way. The caller of it holds mu.
+func (s *callers) newCaller(c *call) *caller {
 	one := &caller{under: map[int]presence{}}
-	if visitor {
-		one.large, one.intake = newSlots(visitorLarge), newIntake(1, 1, s.large)
-	} else {
+	if c.visit == nil {
 		one.large, one.intake = newSlots(ownerLarge), newIntake(ownerMediumBodies, ownerLargeBodies, s.large)
+		return one
 	}
+	others := s.visitors[c.owner]
+	if others == nil {
+		others = &visitors{large: newSlots(visitorLargeBodies)}
+		s.visitors[c.owner] = others
+	}
+	others.shares++
+	one.large, one.intake, one.visitOf = newSlots(visitorLarge), newIntake(1, 1, s.large), c.owner
+	one.intake.large = append(one.intake.large, others.large)
 	return one
 }
 
@@ -105,8 +121,14 @@ func (s *callers) leave(key string, number int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.by[key]
-	if delete(one.under, number); len(one.under) == 0 {
-		delete(s.by, key)
+	if delete(one.under, number); len(one.under) > 0 {
+		return
+	}
+	delete(s.by, key)
+	if others := s.visitors[one.visitOf]; others != nil {
+		if others.shares--; others.shares == 0 {
+			delete(s.visitors, one.visitOf)
+		}
 	}
 }
 

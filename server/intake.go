@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"io"
+	"slices"
 )
 
 // Frames and bodies are kept in memory until they are carried out. Small ones are bounded by the number of requests
@@ -11,20 +12,25 @@ const (
 	smallBody  = 32 << 10
 	mediumBody = 1 << 20
 
-	ownerMediumBodies = 64
-	ownerLargeBodies  = 4
-	largeBodies       = 16 // of all callers
+	ownerMediumBodies  = 64
+	ownerLargeBodies   = 4
+	visitorLargeBodies = 2  // of all shares of an owner
+	largeBodies        = 16 // of all callers
 )
 
 // intake bounds the memory for frames and bodies of one caller. It is safe for concurrent use.
 type intake struct {
-	medium, large slots
-	all           slots // for large ones of all callers
+	medium slots
+	large  []slots
+	all    slots // for large ones of all callers
 }
 
 func newIntake(medium, large int, all slots) intake {
-	return intake{newSlots(medium), newSlots(large), all}
+	return intake{newSlots(medium), []slots{newSlots(large)}, all}
 }
+
+// alone is the intake without what all callers share, for bodies that are kept for longer than it takes to carry them out.
+func (i intake) alone() intake { return intake{i.medium, i.large, nil} }
 
 // read reads r to its end. release must be called, in any case, when the bytes are no longer needed. ctx bounds the
 // wait for a slot.
@@ -36,10 +42,14 @@ func (i intake) read(ctx context.Context, r io.Reader) (data []byte, release fun
 			one()
 		}
 	}
+	large := slices.Clone(i.large)
+	if i.all != nil {
+		large = append(large, i.all)
+	}
 	for _, stage := range []struct {
 		size  int
 		slots []slots
-	}{{smallBody, nil}, {mediumBody, []slots{i.medium}}, {-1, []slots{i.large, i.all}}} {
+	}{{smallBody, nil}, {mediumBody, []slots{i.medium}}, {-1, large}} {
 		for _, s := range stage.slots {
 			one, err := s.take(ctx)
 			if err != nil {

@@ -61,8 +61,9 @@ func (s *Server) serveMCP(c *call) error {
 		}
 		caller.Default = id
 	}
+	c.keepsBody = true // the library keeps a call's arguments until the call is answered, which may take an hour
 	data, release, err := readBody(c, c.Request.Method == http.MethodDelete, "application/json")
-	release()
+	defer release()
 	if err != nil {
 		return err
 	}

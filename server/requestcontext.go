@@ -24,6 +24,8 @@ type call struct {
 	caller *caller       // nil on open routes
 	leave  func()        // ends the request's context, once it is answered
 	query  url.Values
+
+	keepsBody bool // for longer than it takes to read the body and carry it out
 }
 
 // ctx ends when the client goes away.

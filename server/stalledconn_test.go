@@ -6,11 +6,16 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"talaria/session/access"
 )
 
 // pair returns a connection that belongs to a lobby, and its peer.
@@ -143,7 +148,7 @@ func TestLargeBodiesWaitForASlot(t *testing.T) {
 			release()
 		}
 		release()
-		if len(all)+len(alice.medium)+len(alice.large)+len(bob.medium)+len(bob.large) != 0 {
+		if len(all)+len(alice.medium)+len(alice.large[0])+len(bob.medium)+len(bob.large[0]) != 0 {
 			t.Error("slots are left taken")
 		}
 	})
@@ -174,4 +179,63 @@ func TestWrongTokensFromAnAddressHaveToWait(t *testing.T) {
 			t.Error("it waits for ever")
 		}
 	})
+}
+
+// An owner can make any number of links, whose holders must not keep others from sending large bodies.
+func TestLargeBodiesOfVisitorsAreFewForEachOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newCallers(100)
+		large := bytes.Repeat([]byte("x"), 2<<20)
+		enter := func(owner, share string) *call {
+			c := &call{Context: &gin.Context{Request: httptest.NewRequest("GET", "/", nil)}, owner: owner}
+			if share != "" {
+				c.visit = &access.Visit{ShareID: share, Owner: owner}
+			}
+			if err := all.enter(c); err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		read := func(c *call) (release func()) {
+			t.Helper()
+			_, release, err := c.caller.intake.read(c.ctx(), bytes.NewReader(large))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return release
+		}
+		first, second, third := enter("ann", "1"), enter("ann", "2"), enter("ann", "3")
+		one, two := read(first), read(second)
+		done := make(chan func(), 1)
+		go func() { done <- read(third) }()
+		synctest.Wait()
+		if len(done) > 0 {
+			t.Error("a third visitor's body is read")
+		}
+		ann, bob := enter("ann", ""), enter("bob", "4")
+		for _, c := range []*call{ann, bob} { // do not wait
+			read(c)()
+			c.leave()
+		}
+		one()
+		two()
+		(<-done)()
+		for _, c := range []*call{first, second, third} {
+			c.leave()
+		}
+		if len(all.large)+len(all.by)+len(all.visitors) != 0 {
+			t.Errorf("%d slots are taken, and %d callers and %d owners of visitors kept", len(all.large), len(all.by), len(all.visitors))
+		}
+	})
+}
+
+// A call over MCP keeps its body for as long as it runs, which must not hold up others.
+func TestABodyThatIsKeptTakesOnlySlotsOfItsCaller(t *testing.T) {
+	all := newSlots(1)
+	alice := newIntake(1, 1, all)
+	_, release, err := alice.alone().read(t.Context(), bytes.NewReader(make([]byte, 2<<20)))
+	if err != nil || len(alice.medium) != 1 || len(alice.large[0]) != 1 || len(all) != 0 {
+		t.Errorf("%v: %d medium, %d large, %d of all", err, len(alice.medium), len(alice.large[0]), len(all))
+	}
+	release()
 }
