@@ -145,7 +145,7 @@ describe("a journey with the mouse", () => {
   });
 
   test("the live kernel completes, explains and lists", async () => {
-    const id = await server.session("Live", ["rain_in_lund = [1, 2, 3]", ""]);
+    const id = await server.session("Live", ["rain_in_lund = [1, 2, 3]", "", "sum(range(5 * 10**7))"]);
     tab = await Tab.open(server);
     const { page } = tab;
     await tab.show(id);
@@ -165,6 +165,13 @@ describe("a journey with the mouse", () => {
     await page.click(".rail >> role=button[name='Variables']");
     await page.click(".variable >> text=rain_in_lund");
     await page.waitForSelector(".variables .about >> text=list");
+    await page.click(".variable >> text=rain_in_lund");
+    await page.locator(".variables .about").waitFor({ state: "detached" });
+    await tab.cell("c-3").locator("button.number").click();
+    await page.waitForSelector(".kernel-state.running");
+    await page.click(".variable >> text=rain_in_lund"); // while no other thread of Python runs
+    await page.waitForSelector(".variables .about >> text=list");
+    await tab.ran("c-3");
   });
 
   test("Markdown, formulas and data", async () => {
