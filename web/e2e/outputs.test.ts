@@ -65,17 +65,17 @@ describe("an output", () => {
     expect((await content(saved)).toString()).toMatch(/^red x+\nline 0\n(.*\n)*line 79\n?$/);
 
     await use("c-2", "Copy the output");
-    await expect.poll(() => clipboard("text/plain")).toBe("index\ta\tb\n0\t1\tx y\n1\t2\t<i>");
+    await expect.poll(() => clipboard("text/plain"), { timeout: 30_000 }).toBe("index\ta\tb\n0\t1\tx y\n1\t2\t<i>");
     expect(await clipboard("text/html")).toMatch(/<td>&lt;i&gt;<\/td>/);
     await use("c-3", "Copy the output");
-    await expect.poll(() => clipboard("text/html")).toContain("bold");
+    await expect.poll(() => clipboard("text/html"), { timeout: 30_000 }).toContain("bold");
     expect(await clipboard("text/html")).not.toContain("script");
 
     const [image] = await Promise.all([page.waitForEvent("download"), use("c-4", "Save the output")]);
     expect(image.suggestedFilename()).toBe("figure.png");
     expect((await content(image)).subarray(1, 4).toString()).toBe("PNG");
     await use("c-4", "Copy the output");
-    await expect.poll(() => page.evaluate(async () => (await navigator.clipboard.read())[0]?.types)).toEqual(["image/png"]);
+    await expect.poll(() => page.evaluate(async () => (await navigator.clipboard.read())[0]?.types), { timeout: 30_000 }).toEqual(["image/png"]);
 
     await tab.cell("c-5").locator(".output").first().hover();
     const [whole] = await Promise.all([page.waitForEvent("download"), tab.cell("c-5").locator(".output-tools >> role=link[name='Save the whole output']").first().click()]);
@@ -90,7 +90,7 @@ describe("an output", () => {
     await page.keyboard.press("Control+k");
     await page.fill(".palette-input", "Copy the output");
     await page.keyboard.press("Enter");
-    await expect.poll(() => clipboard("text/plain")).toMatch(/^red/);
+    await expect.poll(() => clipboard("text/plain"), { timeout: 30_000 }).toMatch(/^red/);
     await page.waitForSelector(".toast", { state: "detached" }); // which may lie over a cell's tools, as the top line may
     await page.evaluate("scrollTo(0, 0)");
     expect(await faults(page)).toEqual([]);
