@@ -112,9 +112,9 @@ func TestApprovalsOfToolCalls(t *testing.T) {
 	w.provide(send)
 
 	t.Run("the clock stands still", func(t *testing.T) {
-		w.startFor("print(call(1))", 2)
+		w.startFor("print(call(1))", 6)
 		question := event[api.ApprovalRequested](w)
-		time.Sleep(2500 * time.Millisecond) // longer than the cell may run
+		time.Sleep(6500 * time.Millisecond) // longer than the cell may run
 		w.decide(question.ApprovalID, api.DecisionOnce)
 		if e := event[api.ExecutionFinished](w).Execution; e.Text != "{'n': 1}\n" {
 			t.Errorf("%s: %s", e.Status, e.Text)

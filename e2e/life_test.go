@@ -105,14 +105,18 @@ func TestLimitsChangeWithoutLosingVariables(t *testing.T) {
 		t.Parallel()
 		s := start(t, options{as: who})
 		c := s.Client()
-		id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{MemoryBytes: new(int64(256 << 20)), ExecutionTimeoutS: new(1.0)}})
+		id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{MemoryBytes: new(int64(256 << 20))}})
 		runOK(t, c, id, "x = 1")
 		if e := run(t, c, id, "b = bytearray(400 << 20)"); e.Error == nil || e.Error.Ename != "MemoryError" {
 			t.Errorf("below the limit: %s %q", e.Status, e.Text)
 		}
+		info, err := c.UpdateSession(within(t), id, api.SessionPatch{Limits: &api.LimitsRequest{ExecutionTimeoutS: new(1.0)}})
+		if err != nil || info.Limits.ExecutionTimeoutS != 1 {
+			t.Fatalf("changed to %+v (%v)", info.Limits, err)
+		}
 		e := run(t, c, id, "while True: pass")
 		wantEnd(t, e, api.StatusTimeout, "timeout", api.VariablesKept)
-		info, err := c.UpdateSession(within(t), id, api.SessionPatch{Limits: &api.LimitsRequest{
+		info, err = c.UpdateSession(within(t), id, api.SessionPatch{Limits: &api.LimitsRequest{
 			MemoryBytes: new(int64(1 << 30)), ExecutionTimeoutS: new(30.0)}})
 		if who == asUser { // no process outside can raise a limit that only the process itself has
 			wantCodeAndWords(t, err, api.CodeNeedsReset, "(change limits: memory_bytes: needs a fresh kernel)")

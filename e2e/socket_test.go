@@ -215,9 +215,9 @@ func TestTheClockStandsStillWhileACellWaitsForInput(t *testing.T) {
 	s := start(t, options{})
 	id := session(t, s.Client(), api.SessionRequest{})
 	k := s.attach(t, id, "usage=1")
-	k.say(t, `{"type":"execute","id":"slow","code":"print(input())","timeout_s":1}`)
+	k.say(t, `{"type":"execute","id":"slow","code":"print(input())","timeout_s":5}`)
 	k.awaitType(t, "input_request")
-	for range 2 { // one per second
+	for range 6 { // one per second
 		if !strings.Contains(string(k.awaitType(t, "usage")), `"limits"`) {
 			t.Error("a usage frame has no limits")
 		}

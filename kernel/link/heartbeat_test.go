@@ -14,7 +14,7 @@ import (
 	"talaria/kernel/record"
 )
 
-func quickly(cfg *link.ClientConfig) { cfg.Beat(10*time.Millisecond, 500*time.Millisecond) }
+func quickly(cfg *link.ClientConfig) { cfg.Beat(10*time.Millisecond, 5*time.Second) }
 
 // untilReady waits until the host for new kernels responds, or until it does not.
 func untilReady(t *testing.T, c *link.Client, ready bool) {
