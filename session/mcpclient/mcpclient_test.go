@@ -250,40 +250,60 @@ func TestProgressReachesTheCallThatItIsAbout(t *testing.T) {
 	calls.Wait()
 }
 
+// endable is a context that ends with an error of its own, and not before the test says so.
+type endable struct {
+	context.Context
+	ended chan struct{}
+	err   error
+}
+
+func (c endable) Done() <-chan struct{} { return c.ended }
+
+func (c endable) Err() error {
+	select {
+	case <-c.ended:
+		return c.err
+	default:
+		return nil
+	}
+}
+
 func TestACallThatNobodyWaitsForIsCancelledAtTheServer(t *testing.T) {
 	stateful, _ := at(t, nil)
 	r := open(t, program(t, "serve"), stateful)
 	for _, server := range r.Names() {
 		for _, c := range []struct {
 			code string
-			end  func(context.Context) (context.Context, context.CancelFunc)
+			err  error
 		}{
-			{remote.CodeCancelled, context.WithCancel},
-			{remote.CodeTimeout, func(ctx context.Context) (context.Context, context.CancelFunc) {
-				return context.WithTimeout(ctx, 200*time.Millisecond)
-			}},
+			{remote.CodeCancelled, context.Canceled},
+			{remote.CodeTimeout, context.DeadlineExceeded},
 		} {
 			folder := t.TempDir()
 			mark := filepath.Join(folder, "mark")
 			if err := syscall.Mkfifo(mark, 0o600); err != nil { // reading it waits for the server
 				t.Fatal(err)
 			}
+			reader, err := os.OpenFile(mark, os.O_RDWR|syscall.O_NONBLOCK, 0) // also to write, so that it has no end before the server opens it
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer reader.Close()
 			if _, err := r.Tools(t.Context(), server); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := c.end(t.Context())
-			defer cancel()
+			ctx := endable{t.Context(), make(chan struct{}), c.err}
 			arguments, _ := api.Marshal(echo{mark})
-			_, err := r.Call(ctx, remote.Call{ID: "w", Tool: server + "__wait", Arguments: arguments, Progress: func(string) {
-				if c.code == remote.CodeCancelled {
-					cancel()
-				}
-			}})
+			_, err = r.Call(ctx, remote.Call{ID: "w", Tool: server + "__wait", Arguments: arguments, Progress: func(string) { close(ctx.ended) }})
 			if codeOf(err) != c.code {
 				t.Errorf("%s: %v, want %s", server, err, c.code)
 			}
-			if said, err := os.ReadFile(mark); err != nil || string(said) != "cancelled" {
-				t.Errorf("%s noticed %q, %v", server, said, err)
+			if err := reader.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			said := make([]byte, 64)
+			if n, err := reader.Read(said); err != nil || string(said[:n]) != "cancelled" {
+				t.Errorf("%s noticed %q, %v", server, said[:n], err)
 			}
 			if _, err := r.try(t.Context(), server+"__echo", "x"); err != nil {
 				t.Errorf("the connection did not survive: %v", err)
