@@ -44,10 +44,11 @@ type Sequence struct {
 
 type queued struct {
 	Write
-	err  error
-	done chan struct{} // closed when the write is committed or has failed
-	turn chan struct{} // closed when Committed may run; nil for at once. Set before done is closed.
-	ran  chan struct{} // closed when Committed has run; nil without a Sequence
+	err     error
+	applied bool          // Apply succeeded
+	done    chan struct{} // closed when the write is committed or has failed
+	turn    chan struct{} // closed when Committed may run; nil for at once. Set before done is closed.
+	ran     chan struct{} // closed when Committed has run; nil without a Sequence
 }
 
 // writer commits writes in groups. It has no goroutine of its own: a caller that finds it idle commits its own write
@@ -256,7 +257,7 @@ func (w *writer) commit(group []*queued) {
 			q.err = orFull(q.err)
 		case err != nil:
 			q.err = orFull(err)
-			if q.Aborted != nil {
+			if q.applied && q.Aborted != nil {
 				q.Aborted()
 			}
 		case q.Committed != nil && q.Sequence != nil:
@@ -304,13 +305,13 @@ type Tx struct{ w *writer }
 // apply runs one write of a group, in a savepoint unless it is the only one, so its failure affects no other write.
 func (t *Tx) apply(q *queued, alone bool) error {
 	if alone {
-		q.err = q.Apply(t)
+		q.run(t)
 		return q.err
 	}
 	if err := t.exec("SAVEPOINT one"); err != nil {
 		return fmt.Errorf("savepoint: %w", err)
 	}
-	if q.err = q.Apply(t); q.err != nil {
+	if q.run(t); q.err != nil {
 		if err := t.exec("ROLLBACK TO one"); err != nil {
 			return fmt.Errorf("roll back to savepoint: %w", err)
 		}
@@ -319,6 +320,12 @@ func (t *Tx) apply(q *queued, alone bool) error {
 		return fmt.Errorf("release savepoint: %w", err)
 	}
 	return nil
+}
+
+// run runs Apply.
+func (q *queued) run(t *Tx) {
+	q.err = q.Apply(t)
+	q.applied = q.err == nil
 }
 
 // stmt prepares each statement once for the life of the connection.

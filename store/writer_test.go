@@ -2,7 +2,9 @@ package store_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -104,5 +106,46 @@ func TestCommittedRunsThoughItsCallerIsGone(t *testing.T) {
 	}
 	if !ran {
 		t.Error("the store closed before Committed had run")
+	}
+}
+
+// The journal of a session takes back its position in Aborted, which only Apply knows.
+func TestAbortedRunsForAWriteThatWasAppliedOnly(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	do(t, s, func(tx *store.Tx) error { return tx.Exec("PRAGMA busy_timeout = 1") })
+	applied, aborted := 0, 0
+	write := func(apply func(*store.Tx) error) error {
+		return s.Do(t.Context(), store.Write{
+			Apply:   func(tx *store.Tx) error { applied++; return apply(tx) },
+			Aborted: func() { aborted++ },
+		})
+	}
+
+	other, err := sql.Open("sqlite3", filepath.Join(dir, "talaria.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	other.SetMaxOpenConns(1)
+	if _, err := other.Exec("BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(nothing); err == nil || applied != 0 || aborted != 0 {
+		t.Errorf("a write whose transaction cannot begin: %v; applied %d times, aborted %d times", err, applied, aborted)
+	}
+	if _, err := other.Exec("ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+
+	applied, aborted = 0, 0
+	err = write(func(tx *store.Tx) error { // there is no such session, which only the commit finds out
+		return errors.Join(tx.Exec("PRAGMA defer_foreign_keys = 1"), tx.InsertEvent(7, store.Event{Seq: 1, Type: "t", Body: []byte("{}")}))
+	})
+	if err == nil || applied != 1 || aborted != 1 {
+		t.Errorf("a write whose commit fails: %v; applied %d times, aborted %d times", err, applied, aborted)
+	}
+	if err := write(nothing); err != nil || aborted != 1 {
+		t.Errorf("a write afterwards: %v; aborted %d times", err, aborted)
 	}
 }
