@@ -149,14 +149,17 @@ func (s *Store) Get(sha256 string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// Has reports whether the bytes of a digest are stored.
-func (s *Store) Has(sha256 string) bool {
+// Size returns how many bytes of a digest are stored, or -1 for a digest that is not stored.
+func (s *Store) Size(sha256 string) int64 {
 	path, err := s.path(sha256)
 	if err != nil {
-		return false
+		return -1
 	}
-	_, err = os.Lstat(path)
-	return err == nil
+	info, err := os.Lstat(path)
+	if err != nil {
+		return -1
+	}
+	return info.Size()
 }
 
 // DeleteUnless removes the bytes of a digest, unless a [Hold] protects them or wanted says that they are referred to.

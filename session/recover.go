@@ -146,7 +146,7 @@ func (m *Manager) stopOrphans(ctx context.Context, strangers []record.Key) error
 	return nil
 }
 
-// mendLogs gives every log a new id and drops what its lost tail took with it: events whose bodies are gone.
+// mendLogs gives every log a new id and drops what its lost tail took with it: events whose bodies are gone or cut short.
 func (m *Manager) mendLogs(ctx context.Context) error {
 	rows, err := m.cfg.Store.AllSessions(ctx)
 	if err != nil {
@@ -154,11 +154,10 @@ func (m *Manager) mendLogs(ctx context.Context) error {
 	}
 	for _, row := range rows {
 		keep := row.LastSeq
-		err := m.cfg.Store.EventDigests(ctx, row.N, func(seq int64, digest string) bool {
-			if !m.cfg.Artifacts.Has(digest) {
+		err := m.cfg.Store.EventDigests(ctx, row.N, func(seq int64, digest string, size int64) {
+			if m.cfg.Artifacts.Size(digest) != size {
 				keep = seq - 1
 			}
-			return true
 		})
 		if err != nil {
 			return err

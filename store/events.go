@@ -111,24 +111,21 @@ func (s *Store) LastDeath(ctx context.Context, session, generation int64, except
 	return reason, at, err
 }
 
-// EventDigests calls found for each event of the session whose body is an artifact, newest first, until found
-// returns false.
-func (s *Store) EventDigests(ctx context.Context, session int64, found func(seq int64, digest string) bool) error {
+// EventDigests calls found for each event of the session whose body is an artifact, newest first, with the body's size.
+func (s *Store) EventDigests(ctx context.Context, session int64, found func(seq int64, digest string, size int64)) error {
 	rows, err := s.ro.QueryContext(ctx,
-		`SELECT seq, digest FROM events WHERE session = ? AND digest IS NOT NULL ORDER BY seq DESC`, session)
+		`SELECT seq, digest, size FROM events WHERE session = ? AND digest IS NOT NULL ORDER BY seq DESC`, session)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var seq int64
+		var seq, size int64
 		var digest string
-		if err := rows.Scan(&seq, &digest); err != nil {
+		if err := rows.Scan(&seq, &digest, &size); err != nil {
 			return err
 		}
-		if !found(seq, digest) {
-			return nil
-		}
+		found(seq, digest, size)
 	}
 	return rows.Err()
 }
