@@ -54,3 +54,21 @@ func TestAPowerFailureThatCutsABodyShortEndsTheLogBeforeIt(t *testing.T) {
 		t.Errorf("the execution is %+v", e)
 	}
 }
+
+func TestTheServerStartsThoughABodyCannotBeRead(t *testing.T) {
+	r := scripted(t, nil)
+	_, id := showsMuch(t, r)
+	r.kill()
+	shortenBody(t, r)
+	r.open()
+	s, err := r.Get("ann", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Interrupt(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if e := execute(t, s, "print after"); e.Status != api.StatusOK || e.Text != "after\n" {
+		t.Errorf("the next cell: %s %q", e.Status, e.Text)
+	}
+}
