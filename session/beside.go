@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -289,7 +288,6 @@ func (s *Session) deleteBeside(ctx context.Context) error {
 
 // deleteRow deletes the session of a row. If somebody else is deleting it, deleteRow waits for that: without an error, the session is gone.
 func (m *Manager) deleteRow(ctx context.Context, row store.Session) error {
-	var awaited <-chan struct{}
 	for {
 		s, err := m.load(ctx, row.N, row.ID)
 		if errors.Is(err, ErrDeleted) {
@@ -304,10 +302,6 @@ func (m *Manager) deleteRow(ctx context.Context, row store.Session) error {
 			return s.delete(ctx)
 		}
 		s.Release()
-		if other == awaited {
-			return fmt.Errorf("the deletion of session %s failed, and cannot be repeated before the server restarts", row.ID)
-		}
 		<-other
-		awaited = other
 	}
 }

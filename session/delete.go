@@ -62,22 +62,22 @@ func (s *Session) remove(ctx context.Context) error {
 		if err := s.stop(own, reasonDeleted); err != nil {
 			return err
 		}
-		s.mustCommit(own, s.cancelQueue(reasonDeleted))
+		c := s.cancelQueue(reasonDeleted)
+		c.add(change{also: func(tx *store.Tx) error { return tx.DisownSession(s.n) }})
+		if !s.mustCommit(own, c) {
+			return ErrClosing
+		}
 		s.cancel(ErrDeleted)
 		return nil
 	})
 	if err != nil {
 		s.undelete()
-		return fmt.Errorf("end the session's kernel: %w", err)
+		return err
 	}
 	<-s.stopped
 	s.tools.close()
 	s.journal.finish(ErrDeleted)
 	close(s.deleted)
-	err = s.m.cfg.Store.Do(ctx, store.Write{Apply: func(tx *store.Tx) error { return tx.DisownSession(s.n) }})
-	if err != nil {
-		return err
-	}
 	s.log.Info("session deleted")
 	s.mu.Lock()
 	s.countState(s.state, api.StateDead)

@@ -3,6 +3,8 @@ package session_test
 import (
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -186,6 +188,45 @@ func TestCreateEndsWhenTheServerDoes(t *testing.T) {
 			t.Fatal("Create hangs after the server has ended")
 		}
 		r.open()
+	}
+}
+
+// logLine is a log that closes seen at its first line with that text.
+type logLine struct {
+	io.Writer
+	text string
+	once sync.Once
+	seen chan struct{}
+}
+
+func (l *logLine) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), l.text) {
+		l.once.Do(func() { close(l.seen) })
+	}
+	return l.Writer.Write(p)
+}
+
+func TestADeleteThatCannotBeWrittenIsRepeated(t *testing.T) {
+	failed := &logLine{Writer: t.Output(), text: "the test breaks this", seen: make(chan struct{})}
+	r := newRig(t, echo, func(cfg *session.Config) { cfg.Log = slog.New(slog.NewTextHandler(failed, nil)) })
+	s := r.session(api.SessionRequest{ID: ptr("s")})
+	defer s.Release()
+	execute(t, s, "1")
+	r.sql(`CREATE TRIGGER broken BEFORE UPDATE OF owner ON sessions BEGIN SELECT RAISE(ABORT, 'the test breaks this'); END`)
+	deleted := make(chan error, 1)
+	go func() { deleted <- r.Delete(context.Background(), "ann", "s") }()
+	select {
+	case <-failed.seen:
+	case err := <-deleted:
+		t.Errorf("the delete: %v", err)
+		deleted <- r.Delete(t.Context(), "ann", "s")
+	}
+	r.sql(`DROP TRIGGER broken`)
+	if err := <-deleted; err != nil {
+		t.Error(err)
+	}
+	if _, err := r.Get("ann", "s"); !errors.Is(err, session.ErrDeleted) {
+		t.Errorf("the session afterwards: %v", err)
 	}
 }
 

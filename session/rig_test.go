@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -102,6 +103,19 @@ func (r *rig) kill() {
 func (r *rig) leave() {
 	if err := errors.Join(r.Manager.Close(context.Background()), r.db.Close()); err != nil {
 		r.t.Error(err)
+	}
+}
+
+// sql changes the database beside the server.
+func (r *rig) sql(query string) {
+	r.t.Helper()
+	db, err := sql.Open("sqlite3", filepath.Join(r.dir, "talaria.db"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(query); err != nil {
+		r.t.Fatal(err)
 	}
 }
 
