@@ -206,17 +206,25 @@ func (l *logLine) Write(p []byte) (int, error) {
 	return l.Writer.Write(p)
 }
 
+// unwritable returns a rig whose database refuses that change once broken is called, and what is closed when the log says so.
+func unwritable(t *testing.T, change string) (r *rig, broken func(), told <-chan struct{}) {
+	log := &logLine{Writer: t.Output(), text: "the test breaks this", seen: make(chan struct{})}
+	r = newRig(t, echo, func(cfg *session.Config) { cfg.Log = slog.New(slog.NewTextHandler(log, nil)) })
+	return r, func() {
+		r.sql(`CREATE TRIGGER broken BEFORE ` + change + ` BEGIN SELECT RAISE(ABORT, 'the test breaks this'); END`)
+	}, log.seen
+}
+
 func TestADeleteThatCannotBeWrittenIsRepeated(t *testing.T) {
-	failed := &logLine{Writer: t.Output(), text: "the test breaks this", seen: make(chan struct{})}
-	r := newRig(t, echo, func(cfg *session.Config) { cfg.Log = slog.New(slog.NewTextHandler(failed, nil)) })
+	r, broken, told := unwritable(t, `UPDATE OF owner ON sessions`)
 	s := r.session(api.SessionRequest{ID: ptr("s")})
 	defer s.Release()
 	execute(t, s, "1")
-	r.sql(`CREATE TRIGGER broken BEFORE UPDATE OF owner ON sessions BEGIN SELECT RAISE(ABORT, 'the test breaks this'); END`)
+	broken()
 	deleted := make(chan error, 1)
 	go func() { deleted <- r.Delete(context.Background(), "ann", "s") }()
 	select {
-	case <-failed.seen:
+	case <-told:
 	case err := <-deleted:
 		t.Errorf("the delete: %v", err)
 		deleted <- r.Delete(t.Context(), "ann", "s")
@@ -227,6 +235,35 @@ func TestADeleteThatCannotBeWrittenIsRepeated(t *testing.T) {
 	}
 	if _, err := r.Get("ann", "s"); !errors.Is(err, session.ErrDeleted) {
 		t.Errorf("the session afterwards: %v", err)
+	}
+}
+
+func TestAnInterruptThatCannotBeWrittenIsRepeated(t *testing.T) {
+	r, broken, told := unwritable(t, `UPDATE OF finished_at ON executions WHEN new.status = 'cancelled'`)
+	s := r.session(api.SessionRequest{})
+	defer s.Release()
+	first := submit(t, s, "hang")
+	until(t, s, 0, "stream")
+	second, third := submit(t, s, "2"), submit(t, s, "3")
+	broken()
+	interrupted := make(chan error, 1)
+	go func() { interrupted <- s.Interrupt(context.Background(), "") }()
+	select {
+	case <-told:
+	case err := <-interrupted:
+		t.Fatalf("the interrupt: %v", err)
+	}
+	r.sql(`DROP TRIGGER broken`)
+	if err := <-interrupted; err != nil {
+		t.Error(err)
+	}
+	for id, want := range map[string]api.ExecutionStatus{first: api.StatusInterrupted, second: api.StatusCancelled, third: api.StatusCancelled} {
+		if e := wait(t, s, id); e.Status != want {
+			t.Errorf("%q ended as %s", e.Code, e.Status)
+		}
+	}
+	if e := execute(t, s, "4"); e.Status != api.StatusOK {
+		t.Errorf("the next one: %s", e.Status)
 	}
 }
 

@@ -296,7 +296,16 @@ func (s *Session) cancelExecutions(ctx context.Context, executions []*execution,
 	for _, r := range executions {
 		c.add(s.ended(r, outcome{status: api.StatusCancelled, reason: reason, state: state}))
 	}
-	return s.journal.commit(context.WithoutCancel(ctx), c)
+	if s.journal.commit(context.WithoutCancel(ctx), c) == nil {
+		return nil
+	}
+	// They cannot go back into the queue: what they needed, such as an approval, is withdrawn.
+	return s.do(ctx, func(own context.Context) error {
+		if !s.mustCommit(own, c) {
+			return ErrClosing
+		}
+		return nil
+	})
 }
 
 // add makes the other change part of this one.
