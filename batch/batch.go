@@ -81,7 +81,7 @@ func (m *Manager) recover(ctx context.Context) error {
 		j := m.newJob(row)
 		var running []entry
 		err := m.cfg.Store.BatchItems(ctx, row.N, true, func(item store.BatchItem) {
-			e := entry{index: item.Index}
+			e := entry{index: item.Index, tried: true}
 			if !item.Fresh {
 				e.session = item.Session
 			}

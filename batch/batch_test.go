@@ -2,6 +2,7 @@ package batch_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -88,6 +89,19 @@ func (r *rig) kill() {
 	r.db.Close()
 	r.Manager.Close()
 	r.sessions.Close(context.Background())
+}
+
+// sql changes the database beside the server.
+func (r *rig) sql(query string) {
+	r.t.Helper()
+	db, err := sql.Open("sqlite3", filepath.Join(r.dir, "talaria.db"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(query); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // cell runs print TEXT, fail, sleep, stubborn, gate, write FILE or cat FILE.
@@ -418,6 +432,42 @@ func TestCancellationInterruptsWhatRunsAndDropsWhatWaits(t *testing.T) {
 	r.wantOnce(b, 0, 1)
 	if again, err := r.Cancel(t.Context(), "ann", b.ID); err != nil || again.LastSeq != b.LastSeq {
 		t.Errorf("cancelled again it is %+v, %v", again, err)
+	}
+}
+
+// The first server is killed when the sessions have the cells, before it has written that.
+func TestCancellationEndsWhatAnEarlierServerBegan(t *testing.T) {
+	r := newRig(t, 2)
+	defer close(r.gate)
+	r.session("ann", "s")
+	other := r.create("ann", api.BatchRequest{Items: []api.BatchItemRequest{item("", "gate")}})
+	events, err := r.Events(t.Context(), "ann", other.ID, 0, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e := range events {
+		if e.Item != nil && e.Item.Status == api.StatusRunning {
+			break
+		}
+	}
+	<-r.started
+	r.sql(`CREATE TRIGGER broken BEFORE UPDATE ON batch_items BEGIN SELECT RAISE(ABORT, 'the test breaks this'); END`)
+	b := r.create("ann", api.BatchRequest{Items: []api.BatchItemRequest{item("", "sleep"), item("s", "sleep")}})
+	<-r.started
+	<-r.started
+	r.kill()
+	r.sql(`DROP TRIGGER broken`)
+	r.slots = 1 // which the other batch has, so the items wait
+	r.open()
+
+	b, err = r.Cancel(t.Context(), "ann", b.ID)
+	if err != nil || b.Status != api.BatchCancelled || b.Items[0].Status != api.StatusCancelled || b.Items[1].Status != api.StatusInterrupted {
+		t.Errorf("the batch is %+v, %v", b, err)
+	}
+	r.ended("ann", b.ID)
+	r.Manager.Close() // which waits for deletions
+	if n := r.sessionsOf("ann"); n != 2 {
+		t.Errorf("%d sessions are left, want s and that of the other batch", n)
 	}
 }
 

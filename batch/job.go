@@ -114,6 +114,9 @@ func (m *Manager) cancelJob(j *job, reason string) error {
 		}
 		now := time.Now().UnixMilli()
 		for _, e := range waiting {
+			if e.tried {
+				continue
+			}
 			var err error
 			if last, err = tx.FinishBatchItem(j.n, cancelled(e.index), now); err != nil {
 				return err
@@ -136,6 +139,15 @@ func (m *Manager) cancelJob(j *job, reason string) error {
 	}
 	j.cancel(errCancelled)
 	m.committed(j, last)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range waiting {
+		if e.tried && !m.closed { // to interrupt its cell, and delete its session
+			e.session = "" // it waits for no other
+			m.turns.adopt(j, e)
+			m.tasks.Go(func() { m.run(j, e) })
+		}
+	}
 	return nil
 }
 
@@ -172,6 +184,7 @@ func (m *Manager) pause(j *job, e entry) (again bool) {
 	}
 	rest := min(firstPause<<j.refusals, longestPause)
 	j.refusals++
+	e.tried = true
 	at, _ := slices.BinarySearchFunc(j.queue, e.index, func(other entry, index int) int { return other.index - index })
 	j.queue = slices.Insert(j.queue, at, e)
 	m.turns.release(j, e)

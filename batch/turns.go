@@ -6,6 +6,7 @@ import "slices"
 type entry struct {
 	index   int
 	session string
+	tried   bool // before, so its session may have been made already, or have its cell
 }
 
 // turns decides which item runs next: free slots go round the owners that have something to run, and for each of them

@@ -34,7 +34,7 @@ func order(t *turns) string {
 func waiting(id, owner string, concurrency int64, sessions ...string) *job {
 	j := &job{id: id, owner: owner, concurrency: concurrency}
 	for i, s := range sessions {
-		j.queue = append(j.queue, entry{i, s})
+		j.queue = append(j.queue, entry{index: i, session: s})
 	}
 	return j
 }
