@@ -180,6 +180,9 @@ func (m *Manager) makeCounted(ctx context.Context, as making) (*Session, error) 
 		c.add(s.queued(r))
 	}
 	if err := s.journal.commit(context.WithoutCancel(ctx), c); err != nil {
+		s.mu.Lock()
+		s.freeQueued(s.queuedBytes)
+		s.mu.Unlock()
 		return nil, errors.Join(err, s.removeFiles(context.WithoutCancel(ctx)))
 	}
 	trace.Step("session committed")

@@ -11,3 +11,13 @@ func (m *Manager) Loaded() int { return len(m.all()) }
 
 // HoldDeadline stops the time of a call until resume is called.
 func (ts *Tools) HoldDeadline(callID string) (resume func()) { return ts.holdDeadline(callID) }
+
+// Queued returns how many bytes of code wait or run in the owner's sessions.
+func (m *Manager) Queued(owner string) (bytes int64) {
+	m.owners.mu.Lock()
+	defer m.owners.mu.Unlock()
+	if use := m.owners.uses[owner]; use != nil {
+		bytes = use.queued
+	}
+	return bytes
+}

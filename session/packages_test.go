@@ -300,6 +300,17 @@ func TestASessionComesWithItsPackages(t *testing.T) {
 	}
 }
 
+func TestTheCodeOfASessionThatIsNotMadeWaitsNowhere(t *testing.T) {
+	r, _ := packaged(t, nil)
+	req := api.SessionRequest{ID: ptr("x"), Packages: &[]string{"a==1"}}
+	execute(t, r.session(req), "install b==1")
+	_, err := r.Create(t.Context(), "ann", req)
+	wantCode(t, err, api.CodeSessionExists, "")
+	if n := r.Queued("ann"); n != 0 {
+		t.Errorf("%d bytes of code wait", n)
+	}
+}
+
 func TestPackagesCanBeOff(t *testing.T) {
 	r, _ := packaged(t, func(c *session.Config) { c.Packages.Off = "the operator says so" })
 	s := r.session(api.SessionRequest{})
