@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"talaria/api"
 	"talaria/session"
+	"talaria/store"
 )
 
 // stderrOf returns the execution's stderr.
@@ -282,6 +284,25 @@ func TestTheLogLosesItsOldestExecutionsAtItsLimit(t *testing.T) {
 	again, err := r.Get("ann", "a")
 	if err != nil || again.Journal().FirstSeq() != first || usage(t, again).LogBytes != bytes {
 		t.Errorf("under the next server first_seq is %d, usage.log_bytes %d: %v", again.Journal().FirstSeq(), usage(t, again).LogBytes, err)
+	}
+}
+
+// Otherwise the size would drift when executions are forgotten, which subtracts what their rows take.
+func TestTheSizeOfTheLogIsThatOfItsRows(t *testing.T) {
+	r := scripted(t, nil)
+	s := r.session(api.SessionRequest{})
+	execute(t, s, "print é\nwrite f x\nfail \"quoted\" \x1b[31m")
+	execute(t, s, "print x")
+	db, err := sql.Open("sqlite3", filepath.Join(r.dir, "talaria.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var counted, taken int64
+	err = db.QueryRow(`SELECT log_bytes, (SELECT sum(size + ?) FROM events) + (SELECT sum(length(CAST(code AS BLOB)) + length(CAST(text AS BLOB))
+		+ length(CAST(coalesce(error, '') AS BLOB)) + length(CAST(artifacts AS BLOB))) FROM executions) FROM sessions`, store.EventCost).Scan(&counted, &taken)
+	if err != nil || counted != taken {
+		t.Errorf("the log counts for %d bytes and takes %d, %v", counted, taken, err)
 	}
 }
 

@@ -66,19 +66,19 @@ func (s *Session) ended(r *execution, o outcome) change {
 	return c
 }
 
-// rowBytes returns about what the end of an execution adds to its row.
+// rowBytes returns what the end of an execution adds to its row, as [store.Tx.ForgetExecutions] counts it.
 func rowBytes(r store.Execution) int64 {
-	n := int64(len(r.Text))
+	n := len(r.Text)
 	if r.Error != nil {
-		n += int64(len(r.Error.Evalue))
-		for _, line := range r.Error.Traceback {
-			n += int64(len(line))
-		}
+		n += encodedLen(r.Error)
 	}
-	for _, a := range r.Artifacts {
-		n += int64(len(a.Path)) + listedCost/2
-	}
-	return n
+	return int64(n + encodedLen(r.Artifacts))
+}
+
+// encodedLen returns the length of a value's JSON. What cannot be encoded cannot be written either.
+func encodedLen(v any) int {
+	b, _ := api.Marshal(v)
+	return len(b)
 }
 
 // RunSilently runs code that is not counted and not shown, and returns how it ended. ctx bounds the wait.
