@@ -194,10 +194,14 @@ class Attribution(RunnerCase):
 
 class ManyPrints(RunnerCase):
     def test_are_fast(self) -> None:
-        code = "import time\nt = time.perf_counter()\nfor i in range(200_000): print(i)\ntime.perf_counter() - t"
-        best = min(float(self.run_cell(code).text) for _ in range(3))
-        # 0.12 s on a quiet machine; the bound is for busy ones.
-        self.assertLess(best, 1.0)
+        code = (
+            "import time\nt, c = time.perf_counter(), time.process_time()\nfor i in range(200_000): print(i)\n"
+            "print('took', time.process_time() - c, time.perf_counter() - t)"
+        )
+        lines = [self.run_cell(code).stdout.splitlines()[-1].split() for _ in range(3)]
+        # 0.12 s on a quiet machine; the bound is for slow ones. On a busy one, the prints also wait for a processor.
+        self.assertLess(min(float(line[1]) for line in lines), 1.0)
+        self.assertLess(min(float(line[2]) for line in lines), 10.0)
 
 
 class Death(RunnerCase):
