@@ -65,7 +65,7 @@ class Tasks(RunnerCase):
 
     def test_run_while_no_cell_does(self) -> None:
         code = (
-            "import asyncio\nasync def bg2():\n    await asyncio.sleep(.05); print('from the task')\n"
+            "import asyncio\nasync def bg2():\n    await asyncio.sleep(.05); print('from the task\\n', end='')\n"
             "t = asyncio.create_task(bg2())"
         )
         starter = self.run_cell(code)
@@ -89,7 +89,7 @@ class Tasks(RunnerCase):
 
     def test_that_hog_the_idle_loop_are_broken_by_an_interrupt(self) -> None:
         code = (
-            "import asyncio\nasync def hog():\n    await asyncio.sleep(0)\n    print('hogging', flush=True)\n"
+            "import asyncio\nasync def hog():\n    await asyncio.sleep(0)\n    print('hogging\\n', end='', flush=True)\n"
             "    while True: pass\nt = asyncio.create_task(hog())"
         )
         self.run_cell(code)

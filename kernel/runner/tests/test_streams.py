@@ -56,7 +56,7 @@ class Streams(RunnerCase):
         self.assertLessEqual(max(len(f["text"]) for f in outcome.of("stream")), 1 << 20)
 
     def test_send_the_first_line_at_once(self) -> None:
-        id = self.runner.start("print('now')\nimport time\ntime.sleep(20)")
+        id = self.runner.start("print('now\\n', end='')\nimport time\ntime.sleep(20)")
         self.assertEqual(self.runner.finish(id, until="stream").stdout, "now\n")
         self.runner.interrupt(id)
         self.runner.finish(id)
