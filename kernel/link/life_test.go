@@ -23,7 +23,7 @@ import (
 )
 
 func TestAHostWithoutAServerEnds(t *testing.T) {
-	const ttl = 100 * time.Millisecond
+	const ttl = 2 * time.Second
 	dir := t.TempDir()
 	s := serve(t, dir, func(cfg *link.ServerConfig) { cfg.OrphanTTL = ttl })
 	c := open(t, dir, noSpawn)
