@@ -601,6 +601,7 @@ func TestNbclientRunsANotebook(t *testing.T) {
 			got = append(got, fmt.Sprint(cell.ExecutionCount, " ", o.OutputType, " ", png))
 		}
 	}
+	got = slices.Compact(got) // a stream may come in any number of pieces
 	if want := "2 stream false, 2 execute_result false, 3 display_data true"; strings.Join(got, ", ") != want {
 		t.Errorf("the notebook has %q, want %q", got, want)
 	}
@@ -640,7 +641,7 @@ func TestJupyterClientsInterruptAnAwaitAndLearnWhyAKernelDied(t *testing.T) {
 	s := start(t, options{})
 	id := s.kernel(t)
 	k := s.channels(t, id, "")
-	k.say(`{"msg_id":"w1","msg_type":"execute_request","session":"w"}`, `{"code":"import asyncio\nn = 7\nprint('waits', flush=True)\nawait asyncio.Event().wait()"}`)
+	k.say(`{"msg_id":"w1","msg_type":"execute_request","session":"w"}`, `{"code":"import asyncio\nn = 7\nprint('waits\\n', end='', flush=True)\nawait asyncio.Event().wait()"}`)
 	k.first("stream")
 	s.want(t, call{method: "POST", path: "/jupyter/api/kernels/" + id + "/interrupt"}, http.StatusNoContent, "")
 	wantWords(t, k.until("w1"), "error KeyboardInterrupt", "execute_reply error KeyboardInterrupt", "status idle")

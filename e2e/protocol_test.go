@@ -278,7 +278,7 @@ func TestExecutionsOverREST(t *testing.T) {
 	}
 	for _, format := range []string{sse, ndjson} {
 		var got []line
-		res, err := s.open(within(t), call{method: "POST", path: runs, body: `{"code":"print('streamed'); 6 * 7"}`,
+		res, err := s.open(within(t), call{method: "POST", path: runs, body: `{"code":"print('streamed\\n', end=''); 6 * 7"}`,
 			header: map[string]string{"Accept": format}})
 		if err != nil {
 			t.Fatal(err)

@@ -50,7 +50,7 @@ got = await session.run(PICTURE);
 check(got.png[0] === 0x89 && text(got.png.slice(1, 4)) === "PNG", got);
 console.log("32 updated displays, and events");
 const shown = [], types = [];
-got = await session.run("handle = display('half', display_id=True)\nhandle.update('full')\nprint('a')\n42", {
+got = await session.run("handle = display('half', display_id=True)\nhandle.update('full')\nprint('a\\n', end='')\n42", {
   onDisplay: (result) => shown.push(result.text), onEvent: (event) => types.push(event.type),
 });
 check(shown.join() === "'half','full',42" && got.results.map((r) => r.text).join() === "'full',42", shown, got);

@@ -48,7 +48,7 @@ def steps():
     check(got.png and got.png.startswith(b"\x89PNG"), got)
     print("32 updated displays, and events")
     shown, events = [], []
-    got = session.run("handle = display('half', display_id=True)\nhandle.update('full')\nprint('a')\n42",
+    got = session.run("handle = display('half', display_id=True)\nhandle.update('full')\nprint('a\\n', end='')\n42",
                       on_display=lambda result: shown.append(result.text), on_event=events.append)
     check(shown == ["'half'", "'full'", "42"], shown)
     check([r.text for r in got.results] == ["'full'", "42"], got)
