@@ -32,7 +32,7 @@ func TestTheBatteryEndsAsItsTablesSay(t *testing.T) {
 				t.Log(d)
 			}
 		})
-		s := start(t, options{as: who, args: []string{"--interrupt-grace", "1500ms", "--tier", tier, "--log-level", "warn"}})
+		s := start(t, options{as: who, args: []string{"--interrupt-grace", "5s", "--tier", tier, "--log-level", "warn"}})
 		table, err := battery.ReadTable(tier + "-" + string(who))
 		if err != nil {
 			t.Fatal(err)

@@ -29,7 +29,7 @@ func TestBadCellsEndClearlyAndHarmNobody(t *testing.T) {
 	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
-		s := start(t, options{as: who})
+		s := start(t, options{as: who, args: []string{"--interrupt-grace", "5s"}}) // some cells ignore interrupts for all of it
 		c := s.Client()
 		neighbour := session(t, c, api.SessionRequest{})
 		runOK(t, c, neighbour, "calm = 41")

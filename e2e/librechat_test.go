@@ -116,7 +116,7 @@ type fields = map[string]any
 
 func TestLibreChatRunsCodeInConversations(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, options{args: []string{"--interrupt-grace", "10s"}})
 	l := s.libreKey(s.Token)
 	py := func(code string, more fields) fields {
 		body := fields{"lang": "py", "code": code, "user_id": "u1", "runtime_session_hint": "conv-1", "futureField": 1}
@@ -166,10 +166,10 @@ func TestLibreChatRunsCodeInConversations(t *testing.T) {
 			code   int
 			stderr string
 		}{
-			"1/0":                        {1, "ZeroDivisionError: division by zero"},
-			"import sys; sys.exit(3)":    {3, ""},
-			"import os; os._exit(3)":     {1, "the variables are lost, the files are kept"},
-			"import time; time.sleep(9)": {1, "Time limit exceeded; the variables and files are kept"},
+			"1/0":                          {1, "ZeroDivisionError: division by zero"},
+			"import sys; sys.exit(3)":      {3, ""},
+			"import os; os._exit(3)":       {1, "the variables are lost, the files are kept"},
+			"import time; time.sleep(600)": {1, "Time limit exceeded; the variables and files are kept"},
 		} {
 			r := l.post(t, "/exec", py(code, fields{"runtime_session_hint": "conv-3", "timeout": 2000}))
 			if r.Code != want.code || !strings.Contains(r.Stderr, want.stderr) || want.stderr == "" && r.Stderr != "" {

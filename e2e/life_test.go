@@ -103,7 +103,7 @@ func TestLimitsChangeWithoutLosingVariables(t *testing.T) {
 	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
-		s := start(t, options{as: who})
+		s := start(t, options{as: who, args: []string{"--interrupt-grace", "10s"}})
 		c := s.Client()
 		id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{MemoryBytes: new(int64(256 << 20))}})
 		runOK(t, c, id, "x = 1")

@@ -266,7 +266,7 @@ func TestEachLimitIsNamedInTheErrorOfItsCell(t *testing.T) {
 	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
-		s := start(t, options{as: who})
+		s := start(t, options{as: who, args: []string{"--interrupt-grace", "5s"}})
 		c := s.Client()
 		id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{
 			MemoryBytes: new(int64(256 << 20)), PIDs: new(int64(24)), DiskBytes: new(int64(1 << 30))}})

@@ -34,7 +34,7 @@ func TestTheCommandsDoWhatTheyPrint(t *testing.T) {
 	for _, script := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
 			t.Parallel()
-			s := start(t, manual)
+			s := start(t, options{args: append([]string{"--interrupt-grace", "5s"}, manual.args...)})
 			deadline, _ := t.Deadline() // none is the zero time
 			testscript.RunT(inScript{t}, testscript.Params{
 				Files:              []string{script},
