@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"talaria/api"
 )
@@ -81,7 +83,12 @@ func TestProgramsOfEveryLanguageRun(t *testing.T) {
 	for language, code := range hello {
 		t.Run(language, func(t *testing.T) {
 			request := fmt.Sprintf(`"language":%q,"code":%s,"args":["hello"],"stdin":"world","limits":{"time_s":60},"compile_limits":{"time_s":120}`, language, quoted(t, code))
-			a := s.do(t, call{method: "POST", path: "/v1/run", body: "{" + request + "}"})
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute) // more than the limits together
+			defer cancel()
+			a, err := s.tryDo(ctx, call{method: "POST", path: "/v1/run", body: "{" + request + "}"})
+			if err != nil {
+				t.Fatal(err)
+			}
 			if a.status == http.StatusUnprocessableEntity {
 				problem := decode[api.Error](t, string(a.body))
 				if problem.Code != api.CodeLanguageUnavailable || !strings.Contains(problem.Detail, "apt-get install ") {
@@ -119,14 +126,14 @@ func TestEveryVerdictIsGiven(t *testing.T) {
 		{name: "signal", request: `"language":"python","code":"import os; os.abort()"`, verdict: api.VerdictRuntimeError, reason: "signal:SIGABRT"},
 		{name: "segfault", request: `"language":"c","code":"#include <signal.h>\nint main(void) { raise(SIGSEGV); }"`, verdict: api.VerdictRuntimeError, reason: "signal:SIGSEGV"},
 		{name: "does not compile", request: `"language":"c","code":"int main() { return x; }"`, verdict: api.VerdictCompileError, reason: "exit:1", compile: "undeclared"},
-		{name: "time", request: `"language":"python","code":"print(1, flush=True)\nimport time\ntime.sleep(1000)","limits":{"time_s":1}`, verdict: api.VerdictTimeLimit,
+		{name: "time", request: `"language":"python","code":"print(1, flush=True)\nimport time\ntime.sleep(1000)","limits":{"time_s":4}`, verdict: api.VerdictTimeLimit,
 			reason: "time_limit", stdout: "1\n"},
 		{name: "CPU time", request: `"language":"python","code":"while True: pass","limits":{"time_s":60,"cpu_s":0.5}`, verdict: api.VerdictTimeLimit, reason: "cpu_limit"},
 		{name: "time of the compiler alone", request: `"language":"cpp","code":` + slow(24) + `,"limits":{"time_s":60},"compile_limits":{"time_s":1}`,
 			verdict: api.VerdictCompileError, reason: "time_limit"},
 		{name: "time of the program alone", request: `"language":"cpp","code":` + slow(15) + `,"limits":{"time_s":1},"compile_limits":{"time_s":110}`,
 			verdict: api.VerdictOK},
-		{name: "time of a child", request: `"language":"bash","code":"sleep 1000 & echo $!; wait","limits":{"time_s":1}`, verdict: api.VerdictTimeLimit, reason: "time_limit", stdout: "…"},
+		{name: "time of a child", request: `"language":"bash","code":"sleep 1000 & echo $!; wait","limits":{"time_s":4}`, verdict: api.VerdictTimeLimit, reason: "time_limit", stdout: "…"},
 		{name: "memory", request: `"language":"python","code":"b = []\nwhile True: b.append(bytearray(1 << 20))","limits":{"memory_bytes":67108864,"time_s":60}`,
 			verdict: api.VerdictMemoryLimit, reason: "memory_limit"},
 		{name: "output", request: `"language":"python","code":"while True: print('x' * 100)","limits":{"output_bytes":1000,"time_s":60}`, verdict: api.VerdictOutputLimit,
