@@ -134,7 +134,7 @@ def running(line):
 
 def until(true):
     """Waits for what is about to happen."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -191,9 +191,10 @@ def background():
         one = "kill -%s -- -%d 2>/dev/null || kill -%s %d 2>/dev/null" % (signal, pid, signal, pid)
         return command(f"cd / && eval '{one}'\nexit $?")
 
-    began = detached("echo up > log; sleep 2; echo 7 > exit")
+    began = detached("echo up > log; until [ -e go ]; do sleep 0.1; done; echo 7 > exit")
     assert lives(*began)
     until(lambda: command("cat log 2>/dev/null")[0] == "up\n")
+    same(command("touch go"), ("", 0))
     until(lambda: not lives(*began))
     same(command("cat exit"), ("7\n", 0))
 
