@@ -98,8 +98,7 @@ func TestE2BClientsRunUnchanged(t *testing.T) {
 		{"2.45, at an address of its own", "code-interpreter-2.7", s.Fronts["e2b"]},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
+			ctx := withinProgram(t)
 			cmd := exec.CommandContext(ctx, "node", "client.mjs", c.sdk)
 			cmd.Dir = "testdata/e2b"
 			cmd.Env = append(cmd.Environ(), "E2B_API_URL="+c.url, "E2B_SANDBOX_URL="+c.url, "E2B_API_KEY="+key)

@@ -23,8 +23,7 @@ func TestOpenSandboxClientsRunUnchanged(t *testing.T) {
 		{"below the path", s.URL + "/execd", "one"}, {"at an address of its own", s.Fronts["execd"], "two"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
+			ctx := withinProgram(t)
 			cmd := exec.CommandContext(ctx, "node", "client.mjs")
 			cmd.Dir = "testdata/opensandbox"
 			cmd.Env = append(cmd.Environ(), "EXECD_URL="+strings.TrimSuffix(c.url, "/"), "EXECD_TOKEN="+s.owner(t, c.owner))

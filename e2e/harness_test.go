@@ -27,9 +27,10 @@ import (
 )
 
 const (
-	patience = 2 * time.Minute // how long anything may take
-	startup  = 2 * time.Minute // how long a server may take to be ready
-	ending   = time.Minute     // how long a server may take to end on a busy disk; Terminate checks SIGTERM against the contract
+	patience        = 2 * time.Minute  // how long anything may take
+	programPatience = 10 * time.Minute // how long a program of many such steps may take
+	startup         = 2 * time.Minute  // how long a server may take to be ready
+	ending          = time.Minute      // how long a server may take to end on a busy disk; Terminate checks SIGTERM against the contract
 )
 
 // binary is the program under test.
@@ -477,6 +478,14 @@ func (s *Server) stop(t *testing.T) {
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// withinProgram is within for a program that makes many calls.
+func withinProgram(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), programPatience)
 	t.Cleanup(cancel)
 	return ctx
 }

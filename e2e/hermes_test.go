@@ -57,8 +57,7 @@ func TestHermesAgentLaunchesThroughItsBroker(t *testing.T) {
 		if tier == "landlock" { // where no cell can make a socket without the network
 			tools = "none"
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
+		ctx := withinProgram(t)
 		pipes := pipesOf(t, s.PID())
 		out, err := hermesReplica(ctx, "client.py", socket, strconv.Itoa(uid), filepath.Join(s.StateDir, "talaria.db"), tools).CombinedOutput()
 		if err != nil || !strings.HasSuffix(string(out), "done\n") {

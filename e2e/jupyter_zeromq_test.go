@@ -40,7 +40,7 @@ func (s *Server) installKernel(t *testing.T, args ...string) (variables []string
 func TestJupyterClientsRunThroughZeroMQ(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})
-	cmd := exec.CommandContext(within(t), jupyterPython(t), "testdata/jupyter/zeromq.py")
+	cmd := exec.CommandContext(withinProgram(t), jupyterPython(t), "testdata/jupyter/zeromq.py")
 	cmd.Env = s.installKernel(t)
 	cmd.Stderr, cmd.WaitDelay = s.out, ending
 	stdin, err := cmd.StdinPipe()
@@ -92,7 +92,7 @@ func TestJupyterConsoleUsesALastingSession(t *testing.T) {
 	s := start(t, options{})
 	variables := s.installKernel(t, "--session", "work")
 	console := func() *screen {
-		cmd := exec.CommandContext(within(t), jupyterPython(t), "/usr/bin/jupyter-console", "--kernel", "talaria", "--simple-prompt")
+		cmd := exec.CommandContext(withinProgram(t), jupyterPython(t), "/usr/bin/jupyter-console", "--kernel", "talaria", "--simple-prompt")
 		cmd.Env = variables
 		return screenOf(t, cmd)
 	}

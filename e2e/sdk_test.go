@@ -79,8 +79,7 @@ func TestThePythonClientAsTheServerServesIt(t *testing.T) {
 	s := start(t, manual)
 	p := newProxy(t, s)
 	wheel := fetchLibrary(t, s, "talaria-0.2.0-py3-none-any.whl")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := withinProgram(t)
 	// A wheel is a zip, and so can be imported from as it is.
 	cmd := exec.CommandContext(ctx, "python3", "-u", "testdata/sdk/acceptance.py", s.URL, s.Token, "http://"+p.Addr().String())
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+wheel)
@@ -113,8 +112,7 @@ func TestTheTypeScriptClientAsTheServerServesIt(t *testing.T) {
 	if err := os.Rename(strings.TrimSuffix(module, ".mjs")+".js", module); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := withinProgram(t)
 	accept(t, s, p, node(ctx, "testdata/sdk/acceptance.mjs", module, s.URL, s.Token, "http://"+p.Addr().String()))
 }
 
