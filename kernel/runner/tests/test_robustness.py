@@ -142,6 +142,24 @@ class Harm(unittest.TestCase):
             runner.run("sys.setrecursionlimit(1000)")
             self.assertEqual(runner.run("[1]").text, "[1]")
 
+    def test_keeps_a_profiler_that_a_cell_leaves_on(self) -> None:
+        with Runner() as runner:
+            runner.run("import cProfile, pstats\nprofile = cProfile.Profile()\ndef profiled(): return 1\nprofile.enable()")
+            self.assertEqual(runner.run("profiled()").text, "1")
+            outcome = runner.run("profile.disable()\n'profiled' in [name for _, _, name in pstats.Stats(profile).stats]")
+            self.assertEqual(outcome.text, "True")
+
+    def test_gives_up_a_profiler_that_cannot_go_on(self) -> None:
+        profilers = {
+            "a function": "sys.setprofile(lambda frame, event, what: event == 'c_return' and what.__name__ == 'setprofile' and 1 / 0)",
+            "in C": "import cProfile\nclass Bad(cProfile.Profile):\n    def enable(self): 1 / 0\ncProfile.Profile.enable(Bad())",
+        }
+        for name, code in profilers.items():
+            with self.subTest(name), Runner() as runner:
+                outcome = runner.run(f"import io, sys\nsys.stdout = io.StringIO()\n{code}")
+                self.assertEqual(outcome.status, "ok", outcome.traceback)
+                self.assertEqual(runner.run("1+1").text, "2")
+
     def test_survives_a_lack_of_memory(self) -> None:
         with Runner() as runner:
             runner.run("import resource; resource.setrlimit(resource.RLIMIT_DATA, (300 << 20, -1))")

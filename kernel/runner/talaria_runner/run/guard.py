@@ -44,8 +44,8 @@ class Guard:
         error = None
         began = monotonic()
         interrupts = self._interrupts
-        self._enter()
         try:
+            self._enter()
             frame = _getframe()
             interrupts.guard = frame
             if execution.interrupt_requested:
@@ -81,7 +81,11 @@ class Guard:
             except RecursionError:
                 pass  # too low even for this depth
         if self._profile is not None:
-            setprofile(self._profile)
+            profile, self._profile = self._profile, None  # what raises here is not set again
+            if callable(profile):
+                setprofile(profile)
+            else:
+                profile.enable()
         if self._trace is not None:
             settrace(self._trace)
 
@@ -91,7 +95,15 @@ class Guard:
             settrace(None)
         self._profile = getprofile()
         if self._profile is not None:
-            setprofile(None)
+            self._stop_profile()
         self._limit = getrecursionlimit()
         if self._limit != self._default_limit:
             setrecursionlimit(self._default_limit)
+
+    def _stop_profile(self) -> None:
+        try:
+            if not callable(self._profile):  # a profiler in C, such as that of cProfile
+                self._profile.disable()
+        except BaseException:
+            self._profile = None
+        setprofile(None)
