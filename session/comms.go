@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 
 	"talaria/api"
 	"talaria/kernel/command"
@@ -25,6 +28,13 @@ type CommMessage struct {
 
 // maxCommMessageID leaves room for the prefix that tells the id of a message from that of an execution.
 const maxCommMessageID = 128
+
+// maxDepth bounds the nesting of values for the kernel, whose decoder is recursive. Requests of the API are checked as a whole.
+const maxDepth = 200
+
+func tooDeep(value api.Raw) bool {
+	return api.TooComplex(value, maxDepth, math.MaxInt)
+}
 
 // EventID returns the id by which events name the message and the output of the code that handles it.
 func (m CommMessage) EventID() string { return record.CommMessageID(m.ID) }
@@ -48,6 +58,9 @@ func (i *Interpreter) SendComm(ctx context.Context, m CommMessage) error {
 		return api.Invalid("\"comm_id\" must have 1 to %d bytes, and \"target_name\" no more than that", record.MaxCommName)
 	case len(m.Buffers) > record.MaxCommBuffers:
 		return api.Invalid("a comm message has at most %d buffers", record.MaxCommBuffers)
+	}
+	if tooDeep(m.Data) || slices.ContainsFunc(slices.Collect(maps.Values(m.Metadata)), tooDeep) {
+		return api.Invalid("a comm message may be nested %d levels deep", maxDepth)
 	}
 	c := command.CommMessage{ID: m.ID, Action: action, Comm: m.CommID, Target: m.Target, Data: json.RawMessage(m.Data), Buffers: m.Buffers}
 	if len(m.Metadata) > 0 {

@@ -63,10 +63,12 @@ func TestMessagesOfCommsAreLoggedWithinTheLimitOfDisplays(t *testing.T) {
 func TestCommMessagesThatCannotBeGivenAreRefused(t *testing.T) {
 	r := scripted(t, nil)
 	s := r.session(api.SessionRequest{})
+	deep := api.Raw(strings.Repeat("[", 201) + strings.Repeat("]", 201))
 	for _, m := range []session.CommMessage{
 		{ID: "m", Action: "other", CommID: "w"}, {Action: "msg", CommID: "w"}, {ID: strings.Repeat("m", 200), Action: "msg", CommID: "w"},
 		{ID: "m", Action: "msg"}, {ID: "m", Action: "open", CommID: "w", Target: strings.Repeat("t", 300)},
 		{ID: "m", Action: "msg", CommID: "w", Buffers: make([][]byte, 1025)},
+		{ID: "m", Action: "msg", CommID: "w", Data: deep}, {ID: "m", Action: "msg", CommID: "w", Metadata: map[string]api.Raw{"d": deep}},
 	} {
 		if err := s.Interpreter().SendComm(t.Context(), m); code(err) != api.CodeInvalidRequest {
 			t.Errorf("%+v: %v", m, err)

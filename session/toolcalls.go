@@ -430,6 +430,8 @@ func (ts *Tools) answer(r api.ToolResult, mine func(*provider) bool) error {
 		return api.Invalid("call %.140q: give either result or error", r.CallID)
 	case len(r.Result) > api.MaxToolResult:
 		return api.Errorf(api.CodePayloadTooLarge, "the result of a call is limited to %d bytes of JSON; this one has %d", api.MaxToolResult, len(r.Result))
+	case tooDeep(r.Result):
+		return api.Errorf(api.CodePayloadTooLarge, "the result of a call may be nested %d levels deep; pass a text with the JSON instead", maxDepth)
 	case r.Error != nil:
 		failure = &api.ToolError{Code: r.Error.Code, Message: transcript.Cut(r.Error.Message, maxToolMessage)}
 		if failure.Code == "" || len(failure.Code) > 64 {

@@ -139,6 +139,10 @@ func TestAnInterruptCancelsTheCallAndALaterAnswerIsRefused(t *testing.T) {
 			t.Errorf("a forged answer: %v", forged)
 		}
 	}
+	deep := api.Raw(strings.Repeat("[", 201) + strings.Repeat("]", 201))
+	if err := s.Tools().Answer(client, api.ToolResult{CallID: call, Result: deep}); code(err) != api.CodePayloadTooLarge {
+		t.Errorf("an answer that the kernel could not decode: %v", err)
+	}
 	if err := s.Interrupt(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}

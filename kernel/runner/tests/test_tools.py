@@ -105,6 +105,27 @@ class Tools(RunnerCase):
                              lambda frame: {"body": {"result": next(results)}})
         self.assertEqual(outcome.text, "({'a': [1]}, 'plain')", outcome.traceback)
 
+    def test_a_text_that_is_nested_too_deeply_stays_a_text(self) -> None:
+        text = "[" * 501 + "]" * 501
+        results = iter((text, text[1:-1], '["' + "[" * 501 + '"]'))
+        outcome = self.drive("import hermes_tools as h\n[type(h.web_search('a')).__name__ for _ in range(3)]",
+                             lambda frame: {"body": {"result": next(results)}})
+        self.assertEqual(outcome.text, "['str', 'list', 'list']", outcome.traceback)
+
+    def test_an_answer_that_cannot_be_read_ends_the_call(self) -> None:
+        with Runner() as runner:  # its reader may end
+            self.runner = runner
+
+            def answer(frame: dict) -> None:
+                runner.control.sendall(b'{"type":"answer","ask":"%s","body":{"result":%s}}\n' % (frame["ask"].encode(), unreadable))
+
+            for unreadable in (b"[" * 5000 + b"]" * 5000,):
+                outcome = self.drive(
+                    "import hermes_tools as h\ntry: h.web_search('a'); print('some Pythons can read it')\n"
+                    "except h.ToolError as e: print(e)", answer)
+                self.assertIn("read", outcome.stdout, outcome.traceback)
+                self.assert_alive(runner)
+
     def test_threads_get_their_own_answers(self) -> None:
         """P19: ten threads call at once, and are answered in the opposite order."""
         calls = []

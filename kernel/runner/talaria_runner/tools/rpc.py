@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 SOCKET, TOKEN = "HERMES_RPC_SOCKET", "HERMES_RPC_TOKEN"
 _MOST = 32  # connections at a time
 _LONGEST = (1 << 20) + 4096  # bytes of a request: the arguments, and what is around them
-_DEEPEST = 500  # levels of a request: each takes some of the thread's stack, which Python 3.13 does not check
 _LONGEST_PATH = 107  # bytes, of a socket
 _CHUNK = 1 << 16
 _CREDENTIALS = 12  # bytes: pid, uid and gid
@@ -133,8 +132,6 @@ class Rpc:
     def answer(self, line: bytes) -> object:
         """The answer to one request. Raises KeyboardInterrupt when the cell was interrupted while it waited."""
         try:
-            if _depth(line) > _DEEPEST:
-                raise ValueError(f"it is nested more than {_DEEPEST} levels deep")
             request = frames.parse(line.decode())
             if not isinstance(request, dict):
                 raise ValueError("it must be an object")
@@ -211,22 +208,6 @@ def _accept(fd: int) -> tuple[int, int, int]:
     peer = connection.getsockopt(SOL_SOCKET, SO_PEERCRED, _CREDENTIALS)
     pid, uid = (int.from_bytes(peer[at:at + 4], byteorder) for at in (0, 4))
     return connection.detach(), uid, pid
-
-
-def _depth(line: bytes) -> int:
-    """How deeply the lists and objects of a JSON text are nested, at most."""
-    if line.count(b"[") + line.count(b"{") <= _DEEPEST:
-        return 0
-    outside = line.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]  # without the strings
-    depth = deepest = 0
-    for part in outside:
-        for byte in part:
-            if byte in b"[{":
-                depth += 1
-                deepest = max(deepest, depth)
-            elif byte in b"]}":
-                depth -= 1
-    return deepest
 
 
 def _same(given: object, token: str) -> bool:

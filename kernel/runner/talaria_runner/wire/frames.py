@@ -10,6 +10,8 @@ from _json import make_encoder, make_scanner
 from talaria_runner.run.execution import Execution
 
 MAX_EVALUE = 4 << 20  # bytes of UTF-8, which is also what the host keeps
+_DEEPEST = 500  # levels of a text: each takes some of the thread's stack, which Python 3.13 does not check
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 class Shown:
@@ -177,11 +179,28 @@ _scan_leniently = make_scanner(_Lenient)
 def parse(text: str) -> object:
     """The single JSON value in a text; control characters in strings may be unescaped. Raises ValueError or
     StopIteration."""
+    if _depth(text) > _DEEPEST:
+        raise ValueError(f"it is nested more than {_DEEPEST} levels deep")
     text = text.removeprefix("\ufeff").strip(" \t\n\r")
     value, end = _scan_leniently(text, 0)
     if end != len(text):
         raise ValueError("more follows the JSON value")
     return value
+
+
+def _depth(text: str) -> int:
+    """How deeply the lists and objects of a JSON text are nested, at most."""
+    if text.count("[") + text.count("{") <= _DEEPEST:
+        return 0
+    outside = text.replace("\\\\", "").replace('\\"', "").split('"')[::2]  # without the strings
+    depth = deepest = 0
+    for byte in "".join(outside).encode("utf-8", "surrogatepass").translate(None, _NO_BRACKETS):
+        if byte in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        else:
+            depth -= 1
+    return deepest
 
 
 def decode(line: bytes | bytearray) -> dict[str, object]:

@@ -40,7 +40,8 @@ _LAST_REPEAT_MS = 250
 _CATCH_UP = 0.5  # s at most
 _MOMENT = 0.0001  # s
 _NO_MEMORY_MS = 50  # until what there was no memory for is tried again
-_UNREAD_ANSWER = "memory is full: the answer could not be read"
+_NO_MEMORY = "memory is full: the answer could not be read"
+_UNREADABLE = "the answer could not be read: a value is nested too deeply"
 
 
 class Reader:
@@ -175,7 +176,7 @@ class Reader:
     def _handle(self, line: Line) -> None:
         """May raise MemoryError, and is called again with that line then."""
         if line.cut:
-            self._handle_head(line)
+            self._handle_head(line, _NO_MEMORY)
             return
         try:
             frame = frames.decode(line.data)
@@ -199,15 +200,17 @@ class Reader:
                 self._asks.answer(frame["ask"], frame.get("body", {}), frame.get("error", ""), frame.get("code", ""))
             else:
                 self._requests.put(kind, frame)
+        except RecursionError:
+            self._handle_head(line, _UNREADABLE)
         except (KeyError, TypeError, ValueError, StopIteration):
             pass  # no frame of this contract
 
-    def _handle_head(self, line: Line) -> None:
-        """Ends what waits for a frame that there is no memory for. Questions of clients go without an answer."""
+    def _handle_head(self, line: Line, why: str) -> None:
+        """Ends what waits for a frame that cannot be read. Questions of clients go without an answer."""
         kind = frames.short_field(line.data, "type")
         if kind == "execute":
             if line.execution is None:
                 line.execution = Execution(frames.short_field(line.data, "id"), "", 0, True, False, unread=True)
             self._accept(line.execution)
         elif kind == "answer":
-            self._asks.answer(frames.short_field(line.data, "ask"), {}, _UNREAD_ANSWER, "")
+            self._asks.answer(frames.short_field(line.data, "ask"), {}, why, "")
