@@ -119,7 +119,7 @@ class Tools(RunnerCase):
             def answer(frame: dict) -> None:
                 runner.control.sendall(b'{"type":"answer","ask":"%s","body":{"result":%s}}\n' % (frame["ask"].encode(), unreadable))
 
-            for unreadable in (b"[" * 5000 + b"]" * 5000,):
+            for unreadable in (b"[" * 5000 + b"]" * 5000, b"1" * 5000):
                 outcome = self.drive(
                     "import hermes_tools as h\ntry: h.web_search('a'); print('some Pythons can read it')\n"
                     "except h.ToolError as e: print(e)", answer)

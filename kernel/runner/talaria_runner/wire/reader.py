@@ -41,7 +41,7 @@ _CATCH_UP = 0.5  # s at most
 _MOMENT = 0.0001  # s
 _NO_MEMORY_MS = 50  # until what there was no memory for is tried again
 _NO_MEMORY = "memory is full: the answer could not be read"
-_UNREADABLE = "the answer could not be read: a value is nested too deeply"
+_UNREADABLE = "the answer could not be read: a value is nested too deeply, or a number has too many digits"
 
 
 class Reader:
@@ -200,17 +200,15 @@ class Reader:
                 self._asks.answer(frame["ask"], frame.get("body", {}), frame.get("error", ""), frame.get("code", ""))
             else:
                 self._requests.put(kind, frame)
-        except RecursionError:
+        except (KeyError, TypeError, ValueError, StopIteration, RecursionError):
             self._handle_head(line, _UNREADABLE)
-        except (KeyError, TypeError, ValueError, StopIteration):
-            pass  # no frame of this contract
 
     def _handle_head(self, line: Line, why: str) -> None:
         """Ends what waits for a frame that cannot be read. Questions of clients go without an answer."""
-        kind = frames.short_field(line.data, "type")
-        if kind == "execute":
+        kind, id = frames.short_field(line.data, "type"), frames.short_field(line.data, "id")
+        if kind == "execute" and id:
             if line.execution is None:
-                line.execution = Execution(frames.short_field(line.data, "id"), "", 0, True, False, unread=True)
+                line.execution = Execution(id, "", 0, True, False, unread=True)
             self._accept(line.execution)
         elif kind == "answer":
             self._asks.answer(frames.short_field(line.data, "ask"), {}, why, "")
