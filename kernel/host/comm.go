@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"talaria/kernel/command"
 	"talaria/kernel/frame"
@@ -83,14 +84,19 @@ func (k *interpreter) commSent(f frame.Comm) error {
 	return nil
 }
 
-// commHandled records that the runner has handled a front end's message. It handles them in order. The caller holds mu.
+// commHandled records that the runner has handled a front end's message. It handles them in order: those before it that it
+// has not named were lost. The caller holds mu.
 func (k *interpreter) commHandled(f frame.CommEnd) error {
-	if len(k.comms.waiting) == 0 || k.comms.waiting[0] != f.ID {
+	n := slices.Index(k.comms.waiting, f.ID) + 1
+	if n == 0 {
 		return errUnexpected
 	}
-	k.comms.waiting = k.comms.waiting[1:]
+	handled := k.comms.waiting[:n]
+	k.comms.waiting = k.comms.waiting[n:]
 	k.settle((*tap).flush)
-	k.records.Add(f.ID, record.CommHandled{})
+	for _, id := range handled {
+		k.records.Add(id, record.CommHandled{})
+	}
 	return nil
 }
 

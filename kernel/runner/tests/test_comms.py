@@ -55,6 +55,18 @@ class Comms(RunnerCase):
         self.assertEqual((answer["id"], answer["comm"], answer["data"]), (id, comm, {"a": [1, None]}))
         self.assertEqual([b64decode(buffer) for buffer in answer["buffers"]], [large, b""])
 
+    def test_a_message_that_cannot_be_read_is_handled_in_its_turn(self) -> None:
+        comm = self.open()
+        sent = [self.say(comm, 1), self.say(comm, 2, action="other"), self.say(comm, 3)]
+        id = "comm~digits"
+        self.runner.executions[id] = Outcome()
+        self.runner.control.sendall(
+            b'{"type":"comm","id":"%s","comm":"%s","data":%s}\n' % (id.encode(), comm.encode(), b"1" * 5000)
+        )
+        self.handled(id)
+        self.assertEqual([len(self.runner.executions[each].of("comm_end")) for each in sent], [1, 1, 1])
+        self.assertEqual(self.run_cell("seen").text, "[1, 3]")
+
     def test_messages_are_handled_before_a_cell_that_came_later_and_after_one_that_runs(self) -> None:
         comm = self.open()
         running = self.runner.start("input()\nprint(seen)", allow_stdin=True)
@@ -127,8 +139,9 @@ class Comms(RunnerCase):
         self.fail_cell("channel.send({}, buffers=[bytes(13 << 20)])", "ValueError")
         self.fail_cell("channel.send({}, buffers=[b''] * 1025)", "ValueError")
 
-    def test_frames_that_are_not_of_the_contract_are_ignored(self) -> None:
+    def test_frames_that_are_not_of_the_contract_do_nothing(self) -> None:
         comm = self.open()
+        self.runner.executions["comm~w"] = Outcome()
         for wrong in ({"buffers": [7]}, {"action": "other"}, {"id": 7}, {"metadata": None, "buffers": None}):
             frame = {"type": "comm", "id": "comm~w", "action": "msg", "comm": comm, "target": "", "data": {}, "metadata": {}, "buffers": []}
             self.runner.send(**{**frame, **wrong})

@@ -215,4 +215,4 @@ def short_field(head: bytearray, name: str) -> str:
     """A field that is a short string, from the first bytes of a frame; "" if it is not there."""
     _, _, rest = head.partition(f'"{name}"'.encode("ascii"))
     parts = rest.split(b'"', 2)
-    return parts[1].decode("ascii", "replace") if len(parts) == 3 else ""
+    return parts[1].decode("ascii", "replace") if len(parts) == 3 and parts[0].strip() == b":" else ""

@@ -212,3 +212,5 @@ class Reader:
             self._accept(line.execution)
         elif kind == "answer":
             self._asks.answer(frames.short_field(line.data, "ask"), {}, why, "")
+        elif kind == "comm" and id:  # to no comm: it is handled in its turn, since those after it wait for that
+            self._take_comm({"id": id, "action": "msg", "comm": "", "target": "", "data": {}, "metadata": {}, "buffers": ()})
