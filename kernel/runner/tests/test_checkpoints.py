@@ -161,6 +161,18 @@ class Copies(unittest.TestCase):
             self.assertEqual(host.run("x, 'y' in globals()").text, "([1], False)")
             self.assertEqual(host.run("x.append(2); y = 1; (next(g), random.random(), x)").text, after)
 
+    def test_code_that_ignores_its_children_keeps_copies_and_saved_variables(self) -> None:
+        with self.Host() as host:
+            host.run("import signal; x = [1]; signal.signal(signal.SIGCHLD, signal.SIG_IGN)")
+            path = f"{host.directory.name}/saved"
+            saved = ask(host, type="save", path=path, seconds=20, max_bytes=1 << 20)
+            self.assertEqual((saved["reason"], saved["count"]), ("", 2), saved)
+            self.assertEqual(host.run("x").text, "[1]")
+            made = host.copy()
+            self.assertGreater(made["pid"], 0, made)
+            host.wake(made["pid"])
+            self.assertEqual(host.run("x").text, "[1]")
+
     def test_a_copy_can_be_copied_again_and_again(self) -> None:
         with self.Host() as host:
             host.run("n = 0")

@@ -66,7 +66,11 @@ def fork_sibling() -> bool:
             return True
         if pid < 0:
             raise OSError(-pid, strerror(-pid))
-        if waitpid(pid, 0)[1]:
+        try:
+            status = waitpid(pid, 0)[1]
+        except ChildProcessError:
+            status = 0  # code of the user ignores SIGCHLD; a copy that there is says so
+        if status:
             raise OSError(ENOMEM, strerror(ENOMEM))
     except BaseException:
         if getpid() != here:

@@ -6,15 +6,15 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
 import marshal
 from posix import (
-    O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY, _exit, close, dup2, fork, kill, open, pipe2, read,
-    unlink, waitpid, write,
+    O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY, _exit, close, dup2, fork, open, pipe2, read, unlink,
+    write,
 )  # fmt: skip
 from time import monotonic
 
 from talaria_runner.own import openmp
 from talaria_runner.own.workspace import workspace
 from talaria_runner.run import namespaces
-from talaria_runner.saves import loading, saving, settings
+from talaria_runner.saves import loading, saving, settings, worker
 from talaria_runner.saves.archive import Unusable
 from talaria_runner.wire import frames
 from talaria_runner.wire.descriptors import wait_for
@@ -30,7 +30,6 @@ _MOST = 200  # variables that are named; one more says how many there are beside
 _TEXT = 500  # characters
 _LETTER = ".talaria-upload-letter"  # a file of the workspace
 _LONGEST = 1 << 16  # bytes of one
-_KILL = 9
 _GRACE = 10.0  # s after the deadline: saving ends by itself soon after it
 
 
@@ -88,8 +87,7 @@ def _save(
         said = _hear(ready, deadline + _GRACE)
     finally:
         close(ready)
-        kill(pid, _KILL)  # it has ended, or never will
-        waitpid(pid, 0)
+        worker.end(pid)
     if not said:
         return _failed("the process that saved them ended, perhaps for lack of memory")
     return marshal.loads(said)

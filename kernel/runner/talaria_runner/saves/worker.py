@@ -56,8 +56,7 @@ def _attempt(work: Work, gone: dict[str, str], deadline: float) -> tuple[object,
         result, name, late = _follow(source, deadline, _SHARE / (1 + len(gone)))
     finally:
         close(source)
-        kill(process, _KILL)
-        status = waitpid(process, 0)[1]
+        status = end(process)
     if late:
         return result, name, "saving it took too long"
     if WIFSIGNALED(status) and WTERMSIG(status) == _KILL:
@@ -65,6 +64,16 @@ def _attempt(work: Work, gone: dict[str, str], deadline: float) -> tuple[object,
     if WIFSIGNALED(status):
         return result, name, f"the process that saved it crashed with signal {WTERMSIG(status)}"
     return result, name, f"its code ended the process that saved it, with status {WEXITSTATUS(status)}"
+
+
+def end(process: int) -> int:
+    """Ends a child that has ended already, or never will, and returns its status. That is 0 where it is lost: code of users may
+    ignore SIGCHLD, or wait for all children."""
+    try:
+        kill(process, _KILL)
+        return waitpid(process, 0)[1]
+    except OSError:
+        return 0
 
 
 def _follow(source: int, deadline: float, share: float) -> tuple[object, str, bool]:
