@@ -170,6 +170,16 @@ class Tools(RunnerCase):
             self.echo)
         self.assertEqual(outcome.text, "['limit', 'invalid_arguments', 'invalid_arguments']", outcome.traceback)
 
+    def test_keys_that_are_the_same_in_json(self) -> None:
+        """The host would drop the call, and nobody would answer."""
+        outcome = self.drive(
+            "import hermes_tools as h\nsaid = []\n"
+            "for value in ({1: 'a', '1': 'b'}, [{None: 1, 'null': 2}], {'k': {'\\ud800': 1, '\\ud801': 2}}, {(): 1, None: 2}):\n"
+            "    try: h.web_search(value)\n    except h.ToolError as e: said.append(e.code)\n"
+            "set(said), len(said), h.web_search({1: 'a', True: 'b', 'é': 3, 1.5: 4})['arguments']['query']",
+            self.echo)
+        self.assertEqual(outcome.text, "({'invalid_arguments'}, 4, {'1': 'b', 'é': 3, '1.5': 4})", outcome.traceback)
+
     def test_a_call_after_its_cell_is_refused(self) -> None:
         """K08"""
         self.drive("import threading, hermes_tools as h\ngo = threading.Event(); said = []\nf = h.web_search\n"

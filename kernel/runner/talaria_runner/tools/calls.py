@@ -14,6 +14,7 @@ from talaria_runner.run.interrupts import Interrupts
 from talaria_runner.tools.failures import ToolError, ToolLimit, failure
 from talaria_runner.wire import frames
 from talaria_runner.wire.asks import Ask, Asks
+from talaria_runner.wire.outbox import printable
 
 _MOST_OPEN = 1024
 _MOST_ARGUMENTS = 1 << 20  # bytes of JSON
@@ -166,6 +167,9 @@ def _check(arguments: dict[str, object]) -> None:
     """Raises ToolError for what cannot be sent: the host would not read it, and nobody would answer."""
     level: list[object] = [arguments]
     for _ in range(_DEEPEST):
+        for o in level:
+            if isinstance(o, dict) and not all(type(key) is str and key.isascii() for key in o) and len(set(map(_name, o))) < len(o):
+                raise ToolError("the arguments of the call have two keys that are the same in JSON", "invalid_arguments")
         level = [v for o in level for v in (o.values() if isinstance(o, dict) else o) if isinstance(v, (dict, list, tuple))]
         if not level:
             break
@@ -179,6 +183,16 @@ def _check(arguments: dict[str, object]) -> None:
         raise ToolError(f"the arguments of the call cannot be sent as JSON: {e}", "invalid_arguments") from None
     if size > _MOST_ARGUMENTS:
         raise ToolLimit(f"the arguments of the call take {size:,} bytes, more than the limit of 1 MiB; put them into a file", "limit")
+
+
+def _name(key: object) -> str:
+    """A key of a dictionary as the host reads it, if that is possible."""
+    if isinstance(key, str):
+        return printable(key)
+    try:
+        return frames.encode({key: 0})[2:-4]
+    except (TypeError, ValueError):
+        return str(id(key))  # which is refused as a whole
 
 
 def _result(ask: Ask) -> object:
