@@ -154,6 +154,14 @@ class Interrupts(RunnerCase):
             outcome = self.runner.finish(id)
             self.assertEqual((outcome.error["ename"], outcome.interrupted), ("KeyboardInterrupt", True))
 
+    def test_while_old_results_are_released_keep_the_cell_from_running(self) -> None:
+        self.run_cell(
+            "class Large(bytearray):\n    def __repr__(self): return 'large'\n"
+            "    def __del__(self):\n        print('begun', flush=True)\n        while True: pass\nLarge(40 << 20)"
+        )
+        self.assert_interrupted(self.interrupt("ran = 1"))
+        self.assertEqual(self.run_cell("'ran' in globals()").text, "False")
+
     def test_of_the_users_own_making_are_errors(self) -> None:
         code = "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(1)"
         self.fail_cell(code, "KeyboardInterrupt")

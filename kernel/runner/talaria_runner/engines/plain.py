@@ -115,12 +115,15 @@ class PlainEngine:
             self._use(self._main)
         self._namespace.setdefault("__builtins__", self._builtins_module)
         self._namespace.pop("__warningregistry__", None)
+        error = None
         if not execution.silent:
             self._history.add_source(execution.count, execution.code)
             if self._history.before():
-                self._guard.run(execution, lambda: self._history.release(execution.code))
+                error = self._guard.run(execution, lambda: self._history.release(execution.code))
+                if not isinstance(error, KeyboardInterrupt):
+                    error = None
         self._loop.prepare()
-        error = self._before(execution) or self._run(execution)
+        error = error or self._before(execution) or self._run(execution)
         if self._outbox.forked:
             if error is not None:
                 raise error

@@ -168,7 +168,8 @@ def _check(arguments: dict[str, object]) -> None:
     level: list[object] = [arguments]
     for _ in range(_DEEPEST):
         for o in level:
-            if isinstance(o, dict) and not all(type(key) is str and key.isascii() for key in o) and len(set(map(_name, o))) < len(o):
+            plain = not isinstance(o, dict) or all(type(key) is str and key.isascii() for key in o)
+            if not plain and len(set(map(_name, o))) < len(o):
                 raise ToolError("the arguments of the call have two keys that are the same in JSON", "invalid_arguments")
         level = [v for o in level for v in (o.values() if isinstance(o, dict) else o) if isinstance(v, (dict, list, tuple))]
         if not level:
