@@ -8,6 +8,7 @@ import re
 import shutil
 import unittest
 
+from talaria_runner.streams.commands import _Streams
 from tests.case import RunnerCase
 from tests.host import Runner
 
@@ -55,6 +56,21 @@ class Commands(RunnerCase):
 
     def test_have_no_input(self) -> None:
         self.assertEqual(self.run_cell("!cat; echo end").stdout, "end\n")
+
+    def test_that_go_on_printing_are_not_read_to_the_end(self) -> None:
+        said = []
+
+        class Refilled:
+            def write(self, text: str) -> None:
+                said.append(text)
+                if len(said) < 100:
+                    os.write(streams.actions[0][1], b"more")
+
+        streams = _Streams(Refilled(), None)
+        self.addCleanup(streams.close)
+        os.write(streams.actions[0][1], b"first")
+        streams.drain()
+        self.assertEqual(said, ["first"])
 
     def test_that_go_on_are_not_waited_for(self) -> None:
         self.run_cell("x = !sleep 100 & echo $!\nprint(x)")

@@ -252,6 +252,11 @@ class Tools(RunnerCase):
         self.assertEqual(outcome.status, "ok", outcome.traceback)
         self.assertEqual(eval(outcome.text), [("", 0), ("sub\n1\n2\n", 0), ("", 3), ("1\n", 1), "timeout", "/\n", "1\n"])
 
+    def test_the_terminal_does_not_wait_for_what_a_command_leaves_printing(self) -> None:
+        outcome = self.drive("from hermes_tools import terminal\nterminal('yes & exit 3', timeout=20)['exit_code']",
+                             lambda frame: {"body": {"run": True}}, self._TERMINAL)
+        self.assertEqual(outcome.text, "3", outcome.traceback)
+
     def test_a_command_finds_no_input(self) -> None:
         outcome = self.drive(
             "from hermes_tools import terminal\nterminal('cat; read x || echo end')", lambda frame: {"body": {"run": True}}, self._TERMINAL)

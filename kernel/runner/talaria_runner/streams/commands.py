@@ -9,8 +9,9 @@ import sys
 from _codecs import utf_8_decode
 from _signal import SIGINT, SIGKILL, SIGPIPE, SIGTERM
 from errno import ENOSPC
-from fcntl import fcntl
+from fcntl import fcntl, ioctl
 from select import poll
+from sys import byteorder
 from posix import close, killpg, memfd_create, pipe, posix_spawn, posix_spawnp, read, waitpid, waitstatus_to_exitcode, write
 
 from talaria_runner.run.interrupts import Interrupts
@@ -24,6 +25,7 @@ _GRACE_MS = 2000  # from the interrupt to the next, harsher signal
 _INTERRUPTED = 130
 _CHUNK = 1 << 16  # also the size of a pipe unless it is enlarged
 _F_SETPIPE_SZ = 1031
+_FIONREAD = 0x541B
 
 
 class Commands:
@@ -155,9 +157,11 @@ class _Streams:
                     left -= 1
 
     def drain(self) -> None:
-        """Passes on what is in the pipes by now."""
+        """Passes on what is in the pipes by now, and no more: a process that the command left running may go on printing."""
         for fd in self._takers:
-            while wait_for(fd, timeout_ms=0) and (data := read(fd, _CHUNK)):
+            left = int.from_bytes(ioctl(fd, _FIONREAD, bytes(4)), byteorder)
+            while left > 0 and (data := read(fd, min(left, _CHUNK))):
+                left -= len(data)
                 self._take(fd, data)
 
     def close(self) -> None:

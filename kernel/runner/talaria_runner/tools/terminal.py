@@ -98,10 +98,8 @@ def _follow(pid: int, fd: int, timeout: float | None, check: Callable[[], None])
                 raise ToolTimeout(f"the command did not end within {timeout:g} s; it was stopped", "timeout")
             if closed:
                 sleep(_LOOK_MS / 1000)
-            if not closed and wait_for(fd, timeout_ms=_LOOK_MS):
+            elif wait_for(fd, timeout_ms=_LOOK_MS):
                 closed = not _take(fd, data)
-                if not closed:
-                    continue
             ended, status = waitpid(pid, os.WNOHANG)
             if ended:
                 if not closed and wait_for(fd, timeout_ms=0):
