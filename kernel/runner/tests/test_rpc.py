@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
 import unittest
+import unittest.mock
 
 from talaria_runner.tools import rpc
 from tests.host import ENGINE, Outcome, Runner, kind_of
@@ -69,6 +71,22 @@ class Rpc(unittest.TestCase):
         self.assertEqual([c["arguments"] for c in eval(outcome.text)], [{"query": "a"}, {"query": "é"}])
         self.assertIn("'b'", self.cell("older.call('web_search', query='b')").text)
         self.assertEqual(len(self.calls), 3)
+
+    def test_a_cell_with_too_many_descriptors_costs_a_connection_at_most(self) -> None:
+        outcome = self.cell(
+            "import older, resource, fcntl, os\n_, most = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+            "resource.setrlimit(resource.RLIMIT_NOFILE, (100, most))\nheld = []\ntry:\n"
+            "    while True: held.append(fcntl.fcntl(0, fcntl.F_DUPFD, 80))\nexcept OSError: pass\n"
+            "try: older.call('web_search')\nexcept (RuntimeError, OSError): print('cut off')\n"
+            "for fd in held: os.close(fd)\n"
+            "older._sock = None; older.call('web_search', query='a')['arguments']")
+        self.assertEqual((outcome.stdout, outcome.text), ("cut off\n", "{'query': 'a'}"))
+
+    def test_a_connection_waits_for_a_free_descriptor(self) -> None:
+        server = rpc.Rpc(calls=lambda: None, descriptors=None, start=lambda function: None)
+        for number, goes_on in ((errno.EMFILE, True), (errno.ENFILE, True), (errno.EBADF, False)):
+            with unittest.mock.patch.object(rpc, "_accept", side_effect=OSError(number, "")):
+                self.assertEqual(server.hear(0), goes_on)
 
     def test_packets_are_no_boundaries(self) -> None:
         """P11: several requests in one packet are answered in order, and one may come in pieces."""

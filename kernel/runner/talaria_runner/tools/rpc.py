@@ -12,8 +12,10 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 import os
 from _socket import AF_UNIX, SO_PEERCRED, SOCK_CLOEXEC, SOCK_STREAM, SOL_SOCKET, socket
 from _thread import allocate_lock
+from errno import EMFILE, ENFILE
 from posix import close, getpid, getuid, read, urandom
 from sys import byteorder
+from time import sleep
 
 from talaria_runner.wire import frames
 from talaria_runner.wire.descriptors import Descriptors, write_all
@@ -29,6 +31,7 @@ _MOST = 32  # connections at a time
 _LONGEST = (1 << 20) + 4096  # bytes of a request: the arguments, and what is around them
 _LONGEST_PATH = 107  # bytes, of a socket
 _CHUNK = 1 << 16
+_PAUSE = 0.05  # s while no descriptor is free
 _CREDENTIALS = 12  # bytes: pid, uid and gid
 _TERMINAL_DROPS = ("background", "check_interval", "pty", "notify_on_complete", "notify", "watch_patterns", "heartbeat",
                    "persist_on_release")  # fmt: skip
@@ -78,9 +81,16 @@ class Rpc:
             fd, uid, pid = _accept(self._fd)
         except BlockingIOError:
             return True
-        except OSError:
-            return False
-        fd = self._descriptors.take_further(fd)
+        except OSError as e:
+            if e.errno not in (EMFILE, ENFILE):
+                return False
+            sleep(_PAUSE)  # it waits to be accepted
+            return True
+        try:
+            fd = self._descriptors.take_further(fd)
+        except OSError:  # code of the user has opened too many
+            close(fd)
+            return True
         connection = _Connection(fd, pid == getpid(), self)
         refused = self._refused(uid, fd)
         try:
