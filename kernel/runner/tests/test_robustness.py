@@ -119,6 +119,14 @@ class Harm(unittest.TestCase):
                 runner.run("import subprocess; subprocess.run(['cat'], capture_output=True).stdout").text, "b''"
             )
 
+    def test_opens_descriptors_that_it_cannot_give_back(self) -> None:
+        with Runner() as runner:
+            runner.run(
+                "import os, stat\nos.closerange(0, 3)\nfor fd in range(800, 1100):\n    try:\n"
+                "        if stat.S_ISFIFO(os.fstat(fd).st_mode): os.close(fd)\n    except OSError: pass"
+            )
+            self.assertEqual(runner.run("{os.readlink(f'/proc/self/fd/{fd}') for fd in range(3)}").text, "{'/dev/null'}")
+
     def test_leaves_redirected_descriptors_redirected(self) -> None:
         with Runner() as runner:
             runner.run("import os; os.dup2(os.open('log', os.O_WRONLY | os.O_CREAT), 1)")

@@ -54,8 +54,11 @@ class Descriptors:
 
     def _restore(self, fd: int) -> None:
         if fd:
-            dup2(self.pipes[fd - 1], fd)
-            return
+            try:
+                dup2(self.pipes[fd - 1], fd)
+                return
+            except OSError:
+                pass  # user code has closed that, too
         null = open("/dev/null", O_RDWR | O_CLOEXEC)
         if null == fd:
             # The lowest free number is what open gives; dup2 onto itself would leave it close-on-exec.
