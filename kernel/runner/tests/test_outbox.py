@@ -10,6 +10,7 @@ import time
 import types
 import unittest
 import unittest.mock
+from collections import deque
 
 from talaria_runner.run.execution import current, owner
 from talaria_runner.streams.output import TextOut
@@ -22,6 +23,11 @@ _EVERY = 0.0002  # s between two signals
 
 class Raised(TimeoutError):
     """What the handler raises: an OSError, as a system call may."""
+
+
+class Full(deque):
+    def append(self, item: object) -> None:
+        raise MemoryError
 
 
 class Writing(unittest.TestCase):
@@ -112,6 +118,16 @@ class Writing(unittest.TestCase):
             self.stdout.write("\n")
             frames, _ = self.finish()
         self.assertEqual([frame["text"] for frame in frames], ["one\n"])
+
+    def test_text_after_some_that_memory_was_lacking_for_is_sent(self) -> None:
+        token = current.set(owner())
+        self.addCleanup(current.reset, token)
+        queue = self.outbox._queue
+        self.outbox._queue = Full()
+        self.assertRaises(MemoryError, self.stdout.write, "lost\n")
+        self.outbox._queue = queue
+        self.stdout.write("kept\n")
+        self.assertEqual(self.finish()[1], "kept\n")
 
     def test_text_whose_line_does_not_end_is_sent(self) -> None:
         self.stdout.write("one")

@@ -117,7 +117,12 @@ class Outbox:
         size = len(text) + _SEGMENT
         self.tail = segment
         self.size += size  # no call between this and the next one
-        self._queue.append(segment)
+        try:
+            self._queue.append(segment)
+        except MemoryError:
+            self.tail = None  # further text begins a segment that is in the queue
+            self.size -= size
+            raise
 
     def put(self, head: str, marked: bool = False) -> None:
         """Queues a frame after everything written before, to be written soon."""
