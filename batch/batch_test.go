@@ -2,7 +2,6 @@ package batch_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +20,7 @@ import (
 	"talaria/kernel/kerneltest"
 	"talaria/session"
 	"talaria/store"
+	"talaria/store/storetest"
 )
 
 // rig is a manager over real sessions and a real database, whose kernels are scripted: see cell.
@@ -94,14 +94,7 @@ func (r *rig) kill() {
 // sql changes the database beside the server.
 func (r *rig) sql(query string) {
 	r.t.Helper()
-	db, err := sql.Open("sqlite3", filepath.Join(r.dir, "talaria.db"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.Exec(query); err != nil {
-		r.t.Fatal(err)
-	}
+	storetest.Exec(r.t, r.dir, query)
 }
 
 // cell runs print TEXT, fail, sleep, stubborn, gate, write FILE or cat FILE.

@@ -2,7 +2,6 @@ package session_test
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"talaria/api"
 	"talaria/session"
 	"talaria/store"
+	"talaria/store/storetest"
 )
 
 // stderrOf returns the execution's stderr.
@@ -293,13 +293,8 @@ func TestTheSizeOfTheLogIsThatOfItsRows(t *testing.T) {
 	s := r.session(api.SessionRequest{})
 	execute(t, s, "print é\nwrite f x\nfail \"quoted\" \x1b[31m")
 	execute(t, s, "print x")
-	db, err := sql.Open("sqlite3", filepath.Join(r.dir, "talaria.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
 	var counted, taken int64
-	err = db.QueryRow(`SELECT log_bytes, (SELECT sum(size + ?) FROM events) + (SELECT sum(length(CAST(code AS BLOB)) + length(CAST(text AS BLOB))
+	err := storetest.Open(t, r.dir).QueryRow(`SELECT log_bytes, (SELECT sum(size + ?) FROM events) + (SELECT sum(length(CAST(code AS BLOB)) + length(CAST(text AS BLOB))
 		+ length(CAST(coalesce(error, '') AS BLOB)) + length(CAST(artifacts AS BLOB))) FROM executions) FROM sessions`, store.EventCost).Scan(&counted, &taken)
 	if err != nil || counted != taken {
 		t.Errorf("the log counts for %d bytes and takes %d, %v", counted, taken, err)

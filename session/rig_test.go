@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +21,7 @@ import (
 	"talaria/kernel/kerneltest"
 	"talaria/session"
 	"talaria/store"
+	"talaria/store/storetest"
 )
 
 // rig is a manager over a real database and a fake kernel.
@@ -109,14 +109,7 @@ func (r *rig) leave() {
 // sql changes the database beside the server.
 func (r *rig) sql(query string) {
 	r.t.Helper()
-	db, err := sql.Open("sqlite3", filepath.Join(r.dir, "talaria.db"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.Exec(query); err != nil {
-		r.t.Fatal(err)
-	}
+	storetest.Exec(r.t, r.dir, query)
 }
 
 func (r *rig) session(req api.SessionRequest) *session.Session {
