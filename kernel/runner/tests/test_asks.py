@@ -2,7 +2,46 @@
 
 from __future__ import annotations
 
+import sys
+import unittest
+
+from talaria_runner.run.execution import Execution, current
+from talaria_runner.run.interrupts import Interrupts
+from talaria_runner.streams.stdin import Stdin
+from talaria_runner.wire import asks
 from tests.packages import PackagesCase
+
+
+class Interrupted(unittest.TestCase):
+    """The answer that an interrupt has ended an ask comes before the signal, as on a busy machine."""
+
+    def asking(self, code: str) -> Execution:
+        """Calls input(), which is interrupted before it waits."""
+        execution = Execution("c", "", 1, False, True)
+        self.addCleanup(current.reset, current.set(execution))
+        interrupts = Interrupts()
+        interrupts.execution, interrupts.guard = execution, sys._getframe()
+
+        class Outbox:
+            def add(self, head: str) -> None:
+                pass
+
+            def write(self) -> None:  # the host has it, and answers at once
+                execution.interrupt_requested = True
+                (ask,) = all._open
+                all.answer(ask, {}, "input() was stopped: interrupted", code)
+
+        all = asks.Asks(Outbox(), interrupts)
+        Stdin(all).ask("? ", False)
+        return execution
+
+    def test_input_raises_the_interrupt(self) -> None:
+        with self.assertRaises(KeyboardInterrupt):
+            self.asking(asks.ENDED)
+
+    def test_input_that_is_refused_does_not(self) -> None:
+        with self.assertRaisesRegex(Exception, "input\\(\\) was stopped"):
+            self.asking("unavailable")
 
 
 class Asks(PackagesCase):
@@ -48,7 +87,7 @@ class Asks(PackagesCase):
         question, packages = self.asked(id, "input", "install")
         self.runner.interrupt(id)
         for ask in (question, packages):  # as the host does
-            self.runner.send(type="answer", ask=ask["ask"], error="it was ended")
+            self.runner.send(type="answer", ask=ask["ask"], error="it was ended", code="ended")
         outcome = self.runner.finish(id)
         self.assertEqual((outcome.error["ename"], outcome.interrupted), ("KeyboardInterrupt", True))
         self.assertEqual(outcome.stdout, "['InstallError: it was ended']\n")

@@ -54,6 +54,7 @@ class Checkpoints:
             self._wait(ask)
         finally:
             self._asks.end(ask)
+        self._asks.check(ask)
         if ask.error:
             raise CheckpointError(ask.error)
         return ask.body["checkpoint_id"]

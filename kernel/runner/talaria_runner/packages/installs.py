@@ -61,6 +61,7 @@ class Installs:
                 show(text)
         finally:
             self._asks.end(ask)
+        self._asks.check(ask)
         if not ask.error:
             layer.renew()
             for line in layer.conflicts(ask.body["packages"], loaded):

@@ -62,6 +62,7 @@ class Stdin:
                 ask.wait()
         finally:
             self._asks.end(ask)
+        self._asks.check(ask)
         return ask
 
     def free(self) -> None:

@@ -13,7 +13,7 @@ from talaria_runner.run.execution import Execution
 from talaria_runner.run.interrupts import Interrupts
 from talaria_runner.tools.failures import ToolError, ToolLimit, failure
 from talaria_runner.wire import frames
-from talaria_runner.wire.asks import Ask, Asks
+from talaria_runner.wire.asks import ENDED, Ask, Asks
 from talaria_runner.wire.outbox import printable
 
 _MOST_OPEN = 1024
@@ -23,7 +23,6 @@ _INTERRUPT = 1.0  # s that an interrupt may be late
 _IN_CHILD = "tools can be called only in the kernel itself, not in a process that it started"
 _LATE = "tools can be called only while the cell that makes the call is running"
 _INTERRUPTED = ("interrupted", "it was interrupted")
-_ENDED = "ended"  # the code of a call that ends with its execution
 
 
 def stand(lock: object) -> None:
@@ -92,7 +91,7 @@ class Calls:
             await done
         finally:
             self._end(ask)
-        if ask.code == _ENDED:
+        if ask.code == ENDED:
             raise modules["asyncio"].CancelledError
         if ask.body.get("run"):
             return await loop.run_in_executor(None, self._carry_out, ask, execution, tool, arguments)
@@ -145,7 +144,7 @@ class Calls:
         try:
             for text in ask.progress():
                 print(text, file=sys.stderr)
-            if ask.code == _ENDED:
+            if ask.code == ENDED:
                 self._stop()
         finally:
             self._end(ask)

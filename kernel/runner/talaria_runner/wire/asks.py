@@ -33,6 +33,7 @@ if TYPE_CHECKING:
             """See Asks.tool_ended."""
 
 FORKED = "forked"  # the code of an error in a forked process
+ENDED = "ended"  # the code of one whose execution was interrupted, or has ended
 _MOST_WAITING = 1 << 20  # characters of progress that nobody takes
 
 
@@ -149,6 +150,11 @@ class Asks:
         self._open.pop(ask.id, None)
         if not ask.answered:
             self._outbox.put(frames.ask_end(ask.id))
+
+    def check(self, ask: Ask) -> None:
+        """Raises the interrupt that ended an ask, if this is the main thread: the answer may come before the signal."""
+        if ask.code == ENDED:
+            self._interrupts.deliver()
 
     def tool_ended(self, ask: Ask, execution: Execution, error: tuple[str, str] | None, duration_ms: int) -> None:
         """Reports how the call of a tool ended that was carried out here."""
