@@ -112,8 +112,7 @@ func (s *callers) newCaller(c *call) *caller {
 		s.visitors[c.owner] = others
 	}
 	others.shares++
-	one.large, one.intake, one.visitOf = newSlots(visitorLarge), newIntake(1, 1, s.large), c.owner
-	one.intake.large = append(one.intake.large, others.large)
+	one.large, one.intake, one.visitOf = newSlots(visitorLarge), newIntake(1, 1, others.large, s.large), c.owner
 	return one
 }
 

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"io"
-	"slices"
 )
 
 // Frames and bodies are kept in memory until they are carried out. Small ones are bounded by the number of requests
@@ -21,16 +20,15 @@ const (
 // intake bounds the memory for frames and bodies of one caller. It is safe for concurrent use.
 type intake struct {
 	medium slots
-	large  []slots
-	all    slots // for large ones of all callers
+	large  []slots // of the caller, then those that it shares with others, the last one with all callers
 }
 
-func newIntake(medium, large int, all slots) intake {
-	return intake{newSlots(medium), []slots{newSlots(large)}, all}
+func newIntake(medium, large int, shared ...slots) intake {
+	return intake{newSlots(medium), append([]slots{newSlots(large)}, shared...)}
 }
 
 // alone is the intake without what all callers share, for bodies that are kept for longer than it takes to carry them out.
-func (i intake) alone() intake { return intake{i.medium, i.large, nil} }
+func (i intake) alone() intake { return intake{i.medium, i.large[:len(i.large)-1]} }
 
 // read reads r to its end. release must be called, in any case, when the bytes are no longer needed. ctx bounds the
 // wait for a slot.
@@ -42,14 +40,10 @@ func (i intake) read(ctx context.Context, r io.Reader) (data []byte, release fun
 			one()
 		}
 	}
-	large := slices.Clone(i.large)
-	if i.all != nil {
-		large = append(large, i.all)
-	}
 	for _, stage := range []struct {
 		size  int
 		slots []slots
-	}{{smallBody, nil}, {mediumBody, []slots{i.medium}}, {-1, large}} {
+	}{{smallBody, nil}, {mediumBody, []slots{i.medium}}, {-1, i.large}} {
 		for _, s := range stage.slots {
 			one, err := s.take(ctx)
 			if err != nil {

@@ -4,11 +4,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
+	"talaria/session/cputest"
 	"talaria/session/hazard"
 )
 
@@ -245,17 +244,6 @@ var nasty = []string{
 	"subprocess.run(['", "${", "$'", "open(", "=!", "{a,b}", "&>", "eval ",
 }
 
-// threadTime returns the CPU time of the calling thread, which does not depend on what else the machine does.
-func threadTime(t *testing.T) time.Duration {
-	t.Helper()
-	const clock = 3 // CLOCK_THREAD_CPUTIME_ID
-	var now syscall.Timespec
-	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&now)), 0); errno != 0 {
-		t.Fatal(errno)
-	}
-	return time.Duration(now.Nano())
-}
-
 // TestTimeGrowsWithTheTextOnly compares texts of the longest kind with a bound that only a mistake reaches.
 func TestTimeGrowsWithTheTextOnly(t *testing.T) {
 	runtime.LockOSThread()
@@ -263,9 +251,9 @@ func TestTimeGrowsWithTheTextOnly(t *testing.T) {
 	for _, piece := range nasty {
 		text := strings.Repeat(piece, 4<<20/len(piece))
 		for name, examine := range map[string]func(string, []string) hazard.Found{"cell": hazard.Cell, "shell": hazard.Shell} {
-			start := threadTime(t)
+			start := cputest.ThreadTime(t)
 			examine(text, mounts)
-			if took := threadTime(t) - start; took > 5*time.Second {
+			if took := cputest.ThreadTime(t) - start; took > 5*time.Second {
 				t.Errorf("%s: %q takes %v", name, piece, took)
 			}
 		}
@@ -280,9 +268,9 @@ func FuzzHazard(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		start := threadTime(t)
+		start := cputest.ThreadTime(t)
 		defer func() {
-			if took := threadTime(t) - start; took > 5*time.Second { // of a few bytes
+			if took := cputest.ThreadTime(t) - start; took > 5*time.Second { // of a few bytes
 				t.Errorf("it takes %v", took)
 			}
 		}()

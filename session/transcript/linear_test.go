@@ -3,22 +3,11 @@ package transcript
 import (
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
-	"unsafe"
-)
 
-// threadTime returns the CPU time of the calling thread, which does not depend on what else the machine does.
-func threadTime(t *testing.T) time.Duration {
-	t.Helper()
-	const clock = 3 // CLOCK_THREAD_CPUTIME_ID
-	var now syscall.Timespec
-	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&now)), 0); errno != 0 {
-		t.Fatal(errno)
-	}
-	return time.Duration(now.Nano())
-}
+	"talaria/session/cputest"
+)
 
 // work returns the CPU time that it takes to redact a text and to lay it out: the least of three attempts.
 func work(t *testing.T, r *Redactor, text string) time.Duration {
@@ -26,7 +15,7 @@ func work(t *testing.T, r *Redactor, text string) time.Duration {
 	defer runtime.UnlockOSThread()
 	least := time.Duration(1 << 62)
 	for range 3 {
-		before := threadTime(t)
+		before := cputest.ThreadTime(t)
 		tr := New(r)
 		for rest := text; rest != ""; {
 			piece := Cut(rest, 8<<10)
@@ -34,7 +23,7 @@ func work(t *testing.T, r *Redactor, text string) time.Duration {
 			tr.Write(false, piece)
 		}
 		_ = tr.String()
-		least = min(least, threadTime(t)-before)
+		least = min(least, cputest.ThreadTime(t)-before)
 	}
 	return least
 }

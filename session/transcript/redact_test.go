@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"talaria/session/cputest"
 )
 
 // expressions compiles patterns.
@@ -198,7 +200,7 @@ func TestHostileOutputTakesLinearTimeAndBoundedMemory(t *testing.T) {
 			for _, size := range []struct{ all, piece int }{{4 << 20, 64 << 10}, {256 << 10, 4}} {
 				tr := New(NewRedactor(Rules{Values: c.values, Expressions: expressions(c.patterns...)}))
 				text := c.first + strings.Repeat(c.again, size.all/len(c.again))
-				begin, held := threadTime(t), 0
+				begin, held := cputest.ThreadTime(t), 0
 				for n := 0; text != ""; n++ {
 					piece := Cut(text, size.piece)
 					text = text[len(piece):]
@@ -208,7 +210,7 @@ func TestHostileOutputTakesLinearTimeAndBoundedMemory(t *testing.T) {
 						tr.Save()
 					}
 				}
-				if took := threadTime(t) - begin; took > most {
+				if took := cputest.ThreadTime(t) - begin; took > most {
 					t.Errorf("in pieces of %d it took %v", size.piece, took)
 				}
 				if held > 1<<20 {
