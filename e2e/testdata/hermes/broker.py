@@ -120,9 +120,9 @@ class Process:
         return None if answer is None else answer["exit"]
 
     def kill(self):
-        """Ends the lease, and waits until the process is gone. hermes waits for 5 s, and a busy machine may need longer."""
+        """Ends the lease, and waits until the process is gone, for as long as hermes does."""
         self.conn.close()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 5
         while self.lives():
             assert time.monotonic() < deadline, "the process outlives its lease"
             time.sleep(0.01)
