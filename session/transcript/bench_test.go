@@ -60,7 +60,7 @@ func BenchmarkOutput(b *testing.B) {
 			for b.Loop() {
 				t := New(r)
 				for rest := text; rest != ""; {
-					piece := Cut(rest, 8<<10)
+					piece := Cut(rest, 64<<10)
 					rest = rest[len(piece):]
 					t.Write(false, piece)
 				}

@@ -122,11 +122,12 @@ func (s *screen) appendRun(run string) {
 		column := s.gone
 		s.out(s.text())
 		s.out(run[:kept])
-		s.rows, s.row, s.bytes = [][]rune{nil}, 0, 0
+		s.rows, s.row, s.bytes = [][]rune{s.rows[s.row][:0]}, 0, 0
 		s.column, run = column, run[kept:]
 	}
 	row := s.rows[s.row]
 	before := len(row)
+	row = slices.Grow(row, utf8.RuneCountInString(run))
 	for _, r := range run {
 		row = append(row, r)
 	}
