@@ -131,7 +131,7 @@ func judgeLate(t *Trial) error {
 	}
 	text := strings.ReplaceAll(stdout(e), "FORGED", "")
 	if e.Status != api.StatusOK || text != "real work\n" {
-		return fmt.Errorf("the next cell ended %s with %.100q", e.Status, stdout(e))
+		return fmt.Errorf("the next cell ended %s %s with %.100q", e.Status, e.Reason, stdout(e))
 	}
 	first, err := t.Server.Client.Execution(t.ctx, t.Session, t.Execution.ID)
 	if err != nil {

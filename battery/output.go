@@ -106,7 +106,7 @@ raise ValueError(os.environ["WORD"])`)})
 		return err
 	}
 	if !strings.Contains(stdout(e), secret) {
-		return fmt.Errorf("the cell has no secret: %.300s", e.Text)
+		return fmt.Errorf("the cell did not print the secret; it ended %s %s: %.300s", e.Status, e.Reason, e.Text)
 	}
 	if strings.Contains(e.Text, secret) {
 		return fmt.Errorf("the text gives the secret away: %.300s", e.Text)

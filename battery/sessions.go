@@ -76,7 +76,7 @@ func apart(name, makes, looks string, words ...string) Check {
 			return nil // a thing that everybody would share cannot be made
 		}
 		if made != "made" {
-			return fmt.Errorf("make it: %v; %s %.300s", made, e.Status, e.Text)
+			return fmt.Errorf("the cell that makes it ended %s %s and saw %v: %.300s", e.Status, e.Reason, made, e.Text)
 		}
 		found, err := t.See(other, looks)
 		if err != nil {

@@ -65,8 +65,11 @@ func (t *Trial) RunIn(session string, req api.ExecutionRequest, pairs ...string)
 		req.TimeoutS = new(cellTimeout)
 	} else { // which counts from the cell's beginning, and on a busy machine the prelude takes most of a second
 		e, err := t.Server.Client.Execute(t.ctx, session, api.ExecutionRequest{Code: &prelude, TimeoutS: new(cellTimeout)})
-		if err != nil || e.Status != api.StatusOK {
-			return e, fmt.Errorf("run the prelude: %s %.300s (%w)", e.Status, e.Text, err)
+		if err != nil {
+			return e, fmt.Errorf("run the prelude: %w", err)
+		}
+		if e.Status != api.StatusOK {
+			return e, fmt.Errorf("the prelude ended %s %s: %.300s", e.Status, e.Reason, e.Text)
 		}
 		before = ""
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"talaria/battery"
@@ -47,7 +48,11 @@ func runBattery(ctx context.Context, c config, configFile string, w io.Writer) (
 	if err != nil {
 		return false, fmt.Errorf("run the battery: %w", err)
 	}
-	return printResults(w, table, results, time.Since(begin)), nil
+	kept = printResults(w, table, results, time.Since(begin))
+	if said := trial.complaints.String(); !kept && said != "" {
+		fmt.Fprintf(w, "\nthe server said:\n%s", said)
+	}
+	return kept, nil
 }
 
 // printResults prints a line for each check, group by group, and a summary.
@@ -93,6 +98,30 @@ type trial struct {
 	state  string // in dir
 	cmd    *exec.Cmd
 	ended  chan struct{} // closed once cmd has ended
+
+	complaints complaints
+}
+
+// complaints is the beginning of what a server logs. It is safe for concurrent use.
+type complaints struct {
+	mu   sync.Mutex // guards text
+	text []byte
+}
+
+// maxComplaints is how many bytes of them are kept.
+const maxComplaints = 16 << 10
+
+func (c *complaints) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.text = append(c.text, b[:min(len(b), maxComplaints-len(c.text))]...)
+	return len(b), nil
+}
+
+func (c *complaints) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return escapeControls(string(c.text), `\x%02x`)
 }
 
 func startTrial(ctx context.Context, c config, configFile string) (t *trial, err error) {
@@ -122,8 +151,7 @@ func startTrial(ctx context.Context, c config, configFile string) (t *trial, err
 		args = append(args, "--config", configFile)
 	}
 	t = &trial{self: self, dir: dir, state: state, cmd: exec.Command(self, args...), ended: make(chan struct{})}
-	var complaints strings.Builder
-	t.cmd.Stderr = &complaints
+	t.cmd.Stderr = &t.complaints
 	read, err := t.cmd.StdoutPipe()
 	if err == nil {
 		err = t.cmd.Start()
@@ -152,7 +180,7 @@ func startTrial(ctx context.Context, c config, configFile string) (t *trial, err
 			t.server = battery.Server{Client: client.New(base, token), URL: base, Token: token}
 		}
 	case <-t.ended:
-		err = fmt.Errorf("it ended with %v: %s", t.cmd.ProcessState, strings.TrimSpace(complaints.String()))
+		err = fmt.Errorf("it ended with %v: %s", t.cmd.ProcessState, strings.TrimSpace(t.complaints.String()))
 	case <-starting.Done():
 		err = context.Cause(starting)
 	}
