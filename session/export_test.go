@@ -21,3 +21,10 @@ func (m *Manager) Queued(owner string) (bytes int64) {
 	}
 	return bytes
 }
+
+// HasGiven reports whether the host has confirmed that it has the running execution.
+func (s *Session) HasGiven() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current != nil && s.current.given && !s.current.giving
+}

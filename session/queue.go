@@ -272,17 +272,22 @@ func (s *Session) Interrupt(ctx context.Context, executionID string) error {
 	}
 	idle := s.current == nil && executionID == "" && (s.state == api.StateIdle || s.state == api.StateBusy)
 	s.mu.Unlock()
+	var told error
 	if running != "" || idle { // code that handles a front end's message may run
-		err := command.Tell(ctx, s.m.cfg.Host, key, command.Interrupt{ExecutionID: running})
-		if err != nil && !errors.Is(err, command.ErrNoKernel) {
-			return err
+		told = command.Tell(ctx, s.m.cfg.Host, key, command.Interrupt{ExecutionID: running})
+		if errors.Is(told, command.ErrNoKernel) {
+			told = nil
 		}
 	}
+	// They are in no queue any more, so they end even if the running one goes on.
 	if err := s.cancelExecutions(ctx, waiting, "interrupted", api.VariablesKept); err != nil {
 		return err
 	}
 	if len(waiting) > 0 {
 		s.wakeUp() // the one at the head may have waited for an approval
+	}
+	if told != nil {
+		return told
 	}
 	return s.touch(ctx)
 }
@@ -299,8 +304,9 @@ func (s *Session) cancelExecutions(ctx context.Context, executions []*execution,
 	if s.journal.commit(context.WithoutCancel(ctx), c) == nil {
 		return nil
 	}
-	// They cannot go back into the queue: what they needed, such as an approval, is withdrawn.
-	return s.do(ctx, func(own context.Context) error {
+	// They cannot go back into the queue: what they needed, such as an approval, is withdrawn. So this goes on even if nobody waits
+	// for it any more.
+	return s.do(context.WithoutCancel(ctx), func(own context.Context) error {
 		if !s.mustCommit(own, c) {
 			return ErrClosing
 		}

@@ -2,8 +2,10 @@ package session_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"talaria/api"
 	"talaria/kernel/command"
@@ -167,3 +169,29 @@ func keyOf(t *testing.T, r *rig) record.Key {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// An interrupt that the host does not take says so, and ends what waited: it was taken from the queue.
+func TestAnInterruptThatTheHostDoesNotTakeCancelsWhatWaits(t *testing.T) {
+	r, host := stoppable(t, echo)
+	s := r.session(api.SessionRequest{})
+	execute(t, s, "1")
+	running := submit(t, s, "hang")
+	waiting := submit(t, s, "2")
+	for !s.HasGiven() { // before that, the interrupt waits for the host
+		time.Sleep(time.Millisecond)
+	}
+	host.stop()
+	if err := s.Interrupt(t.Context(), ""); !errors.Is(err, command.ErrUnresponsive) {
+		t.Errorf("the interrupt: %v", err)
+	}
+	if e := wait(t, s, waiting); e.Status != api.StatusCancelled || e.Reason != "interrupted" {
+		t.Errorf("what waited ended %s %s", e.Status, e.Reason)
+	}
+	host.goOn()
+	if err := s.Interrupt(t.Context(), ""); err != nil {
+		t.Error(err)
+	}
+	if e := wait(t, s, running); e.Status != api.StatusInterrupted {
+		t.Errorf("the running one ended %s %s", e.Status, e.Reason)
+	}
+}

@@ -25,6 +25,7 @@ type program struct {
 	mu       sync.Mutex // guards the fields below
 	streams  [2]keptStream
 	ended    bool
+	told     bool          // somebody has read that it ended
 	lastRead time.Time     // when somebody asked for output last
 	more     chan struct{} // closed, and replaced, when there is more
 	taken    chan struct{} // closed, and replaced, when output was read
@@ -174,6 +175,7 @@ func (p *program) piece(c command.ReadProgram) (out command.ProgramOutput, more 
 	out.Stderr, whole = p.streams[1].after(c.Stderr)
 	if p.ended && all && whole {
 		exit := p.process.Exit()
+		p.told = true
 		out.Ended, out.Code, out.Signal = true, exit.Code, int(exit.Signal)
 		if exit.Lost {
 			out.Signal = int(syscall.SIGKILL)
@@ -195,6 +197,13 @@ func (p *program) isOver() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ended
+}
+
+// isLeft reports whether it has ended and nobody reads what it printed, or somebody has read all of it.
+func (p *program) isLeft() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended && (p.told || time.Since(p.lastRead) >= readerPatience)
 }
 
 // startError tells a program or folder that does not exist from other failures.

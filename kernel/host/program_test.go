@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -87,4 +89,71 @@ func TestTheEndOfAProgramIsReadAgain(t *testing.T) {
 		t.Errorf("a wait that was called off ends with %v", err)
 	}
 	close(last.done)
+}
+
+// A program that ended is kept while somebody reads what it printed, however many others start.
+func TestAnEndedProgramIsKeptForItsReader(t *testing.T) {
+	k := &interpreter{}
+	run := func(id string) (p *program, end func()) {
+		p, out, _, process := startPiped(t)
+		p.info.ID = id
+		if id == "slow" {
+			_, _ = out.Write(bytes.Repeat([]byte("x"), 100_000))
+		}
+		k.programs.list = append(k.programs.list, p)
+		return p, func() { close(process.done); <-p.done }
+	}
+	slow, end := run("slow")
+	end()
+	first, err := k.readProgram(t.Context(), command.ReadProgram{ID: "slow"})
+	if err != nil || first.Ended {
+		t.Fatalf("the first piece: ended %t, %v", first.Ended, err)
+	}
+	for i := range command.MaxPrograms - 1 {
+		_, end := run(fmt.Sprint("running ", i))
+		defer end()
+	}
+	if _, err := k.admitProgram(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.admitProgram(); !errors.Is(err, command.ErrTooManyPrograms) {
+		t.Errorf("one more than may run starts: %v", err)
+	}
+	for at := int64(len(first.Stdout.Data)); ; {
+		next, err := k.readProgram(t.Context(), command.ReadProgram{ID: "slow", Stdout: at})
+		if err != nil {
+			t.Fatalf("after %d bytes: %v", at, err)
+		}
+		if at += int64(len(next.Stdout.Data)); next.Ended {
+			if at != 100_000 {
+				t.Errorf("%d bytes arrived, want 100_000", at)
+			}
+			break
+		}
+	}
+	k.programs.starting = 0
+	if _, err := k.admitProgram(); err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(k.programs.list, slow) {
+		t.Error("it is kept after all of it was read")
+	}
+}
+
+// Programs that nobody reads are kept up to a bound.
+func TestEndedProgramsAreBounded(t *testing.T) {
+	k := &interpreter{}
+	for i := range 3 * command.MaxPrograms {
+		if _, err := k.admitProgram(); err != nil {
+			t.Fatalf("program %d: %v", i, err)
+		}
+		p, _, _, process := startPiped(t)
+		k.programs.starting--
+		k.programs.list = append(k.programs.list, p)
+		close(process.done)
+		<-p.done
+	}
+	if n := len(k.programs.list); n > command.MaxPrograms+forSlowReaders {
+		t.Errorf("%d ended programs are kept", n)
+	}
 }

@@ -21,6 +21,9 @@ type programs struct {
 	last     int // the number of the newest one
 }
 
+// forSlowReaders is how many programs more than command.MaxPrograms are kept, so that a reader gets the end of one that has ended.
+const forSlowReaders = 8
+
 func (k *interpreter) startProgram(ctx context.Context, c command.StartProgram) (string, error) {
 	sandbox := k.usable()
 	if sandbox == nil {
@@ -89,16 +92,29 @@ func launch(ctx context.Context, s kernel.Sandbox, id string, env map[string]str
 func (k *interpreter) admitProgram() (id string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.programs.list)+k.programs.starting >= command.MaxPrograms {
-		over := slices.IndexFunc(k.programs.list, (*program).isOver)
-		if over < 0 {
-			return "", command.ErrTooManyPrograms
+	p := &k.programs
+	over := 0
+	for _, one := range p.list {
+		if one.isOver() {
+			over++
 		}
-		k.programs.list = slices.Delete(k.programs.list, over, over+1)
 	}
-	k.programs.starting++
-	k.programs.last++
-	return strconv.Itoa(k.programs.last), nil
+	if len(p.list)-over+p.starting >= command.MaxPrograms {
+		return "", command.ErrTooManyPrograms
+	}
+	if len(p.list)+p.starting >= command.MaxPrograms && over > 0 {
+		// Those go first whose end was read, or that nobody reads. A few more are kept for slow readers.
+		forget := slices.IndexFunc(p.list, (*program).isLeft)
+		if forget < 0 && len(p.list)+p.starting >= command.MaxPrograms+forSlowReaders {
+			forget = slices.IndexFunc(p.list, (*program).isOver)
+		}
+		if forget >= 0 {
+			p.list = slices.Delete(p.list, forget, forget+1)
+		}
+	}
+	p.starting++
+	p.last++
+	return strconv.Itoa(p.last), nil
 }
 
 func (k *interpreter) program(id string) (*program, error) {
