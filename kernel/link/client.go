@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"talaria/kernel"
 	"talaria/kernel/command"
@@ -30,6 +31,8 @@ type ClientConfig struct {
 
 	protocol  Versions
 	heartbeat heartbeat
+	hello     time.Duration // how long a host may take to answer a new connection
+	patience  time.Duration // how long a new client waits for a host that lives and does not answer
 }
 
 // Client presents all hosts of a directory as one [host.Host]. The newest host of its build gets new kernels; older
@@ -77,6 +80,9 @@ func Open(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	}
 	if cfg.heartbeat == (heartbeat{}) {
 		cfg.heartbeat = usualHeartbeat
+	}
+	if cfg.hello == 0 {
+		cfg.hello, cfg.patience = helloTime, hostPatience
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open hosts: %w", err)
@@ -358,9 +364,28 @@ func (c *Client) look(ctx context.Context) error {
 	return nil
 }
 
+// await connects to a living host. If that does not answer, as on a machine that has no memory left, it waits: without the host,
+// its kernels would count as dead and run on beside new ones.
+func (c *Client) await(ctx context.Context, f found) (*remote, error) {
+	c.mu.Lock()
+	long := c.cfg.patience
+	if c.incompatible[f.id] != nil { // it was waited for
+		long = 0
+	}
+	c.mu.Unlock()
+	for begin := time.Now(); ; {
+		r, err := c.connect(ctx, f)
+		var late interface{ Timeout() bool }
+		if err == nil || ctx.Err() != nil || !errors.As(err, &late) || !late.Timeout() || time.Since(begin) >= long {
+			return r, err
+		}
+		c.log.Warn("a host does not answer; waiting for it", "host", f.id, "pid", f.info.PID)
+	}
+}
+
 // connectHost connects to a living host. A host that speaks no common protocol is left alone.
 func (c *Client) connectHost(ctx context.Context, f found) error {
-	r, err := c.connect(ctx, f)
+	r, err := c.await(ctx, f)
 	if errors.Is(err, errBroken) {
 		if dead, _ := isDead(f.path); dead {
 			c.adoptDead(f, nil)
@@ -440,7 +465,7 @@ func (c *Client) folder(id string) string { return filepath.Join(c.cfg.Dir, id) 
 
 // dial connects to a host. Close closes the connection.
 func (c *Client) dial(ctx context.Context, path string) (*conn, int, error) {
-	ctx, cancel := context.WithTimeout(ctx, helloTime)
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.hello)
 	defer cancel()
 	u, pid, err := dial(ctx, path)
 	if err != nil {

@@ -13,6 +13,9 @@ func (c *ServerConfig) SpeakFrom(lowest, highest int) { c.protocol = Versions{lo
 // late.
 func (c *ClientConfig) Beat(every, late time.Duration) { c.heartbeat = heartbeat{every, late} }
 
+// Wait sets how long a host may take to answer a new connection, and how long a new client waits for a host that does not.
+func (c *ClientConfig) Wait(hello, patience time.Duration) { c.hello, c.patience = hello, patience }
+
 // Drain sets how long a host that is ending waits for its servers.
 func (c *ServerConfig) Drain(long time.Duration) { c.drain = long }
 

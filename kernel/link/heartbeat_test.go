@@ -1,6 +1,7 @@
 package link_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"syscall"
@@ -80,4 +81,43 @@ func TestAHostThatIsStoppedIsNoticedAndGoesOn(t *testing.T) {
 	}
 	untilReady(t, c, true)
 	begin(t, c, "c").execute("e1", "echo x")
+}
+
+// A host that does not answer while a server starts, as on a machine without memory, keeps its kernels: the server waits for it.
+func TestANewServerWaitsForAHostThatIsStopped(t *testing.T) {
+	dir := t.TempDir()
+	child := hostProcess(t, dir)
+	c := open(t, dir, noSpawn)
+	r := begin(t, c, "a")
+	r.execute("e1", "echo 1")
+	r.until(is[record.Finished])
+	_ = c.Close()
+	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	goOn := time.AfterFunc(time.Second, func() { _ = child.Process.Signal(syscall.SIGCONT) })
+	defer goOn.Stop()
+	c = open(t, dir, noSpawn, func(cfg *link.ClientConfig) { cfg.Wait(50*time.Millisecond, patience) })
+	if _, err := c.Attach(t.Context(), r.key); err != nil {
+		t.Errorf("attach: %v", err)
+	}
+}
+
+// A server does not wait for a stopped host without end, and not twice.
+func TestANewServerDoesNotWaitForeverForAHost(t *testing.T) {
+	dir := t.TempDir()
+	child := hostProcess(t, dir)
+	c := open(t, dir, noSpawn)
+	r := begin(t, c, "a")
+	_ = c.Close()
+	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer child.kill()
+	c = open(t, dir, func(context.Context) error { serve(t, dir); return nil },
+		func(cfg *link.ClientConfig) { cfg.Wait(50*time.Millisecond, 200*time.Millisecond) })
+	if _, err := c.Attach(t.Context(), r.key); err == nil || errors.Is(err, command.ErrNoKernel) || !strings.Contains(err.Error(), "cannot be reached") {
+		t.Errorf("attach: %v", err)
+	}
+	begin(t, c, "b").execute("e1", "echo x")
 }

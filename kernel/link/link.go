@@ -38,6 +38,8 @@ const (
 	drainTime = 2 * time.Second
 	// helloTime bounds the first request of a connection and its reply, except for starting a kernel.
 	helloTime = 10 * time.Second
+	// hostPatience is how long a new server waits for a host that lives and does not answer.
+	hostPatience = time.Minute
 	// DefaultOrphanTTL is how long a host lives without a server.
 	DefaultOrphanTTL = 24 * time.Hour
 )

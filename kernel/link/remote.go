@@ -51,6 +51,8 @@ func (c *Client) connect(ctx context.Context, f found) (*remote, error) {
 }
 
 func (r *remote) hello(ctx context.Context) (control *caller, process *process, is helloReply, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.c.cfg.hello)
+	defer cancel()
 	made, pid, err := r.c.dial(ctx, r.path)
 	if err != nil {
 		return nil, nil, is, err
