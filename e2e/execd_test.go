@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -99,6 +100,18 @@ func TestExecdContextsAreSessions(t *testing.T) {
 		}
 		if at := events[0]["timestamp"].(float64); time.Since(time.UnixMilli(int64(at))).Abs() > time.Hour {
 			t.Errorf("the time is %v", at)
+		}
+	})
+	t.Run("a command's timeout ends what the command has started", func(t *testing.T) {
+		slow := `{"command":"sleep 4242 | cat","timeout":300}`
+		events := execdEvents(t, s.want(t, as(s.Token, "POST", "/command", slow), http.StatusOK, "").body)
+		if last := events[len(events)-1]["error"].(map[string]any); last["evalue"] != "124" {
+			t.Errorf("it ended with %v", last)
+		}
+		look := `{"command":"pgrep -cx sleep"}`
+		events = execdEvents(t, s.want(t, as(s.Token, "POST", "/command", look), http.StatusOK, "").body)
+		if strings.TrimSpace(fmt.Sprint(events[1]["text"])) != "0" {
+			t.Errorf("of sleep, %v run on", events[1]["text"])
 		}
 	})
 	t.Run("a death is an error with its reason", func(t *testing.T) {

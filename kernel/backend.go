@@ -75,6 +75,13 @@ type Exit struct {
 	Lost bool
 }
 
+// GroupSignaler is implemented by processes that lead a process group.
+type GroupSignaler interface {
+	// SignalGroup sends a signal to the process and to those of its descendants that have not left its process group. It
+	// returns os.ErrProcessDone if the process has ended.
+	SignalGroup(sig syscall.Signal) error
+}
+
 // ProcessMeter is implemented by processes that know what they have used.
 type ProcessMeter interface {
 	// Used returns the CPU time and the peak memory of the process and the children that it waited for, the peak being

@@ -71,6 +71,7 @@ var messages = []struct {
 	{command.LoadVariables{Path: "p", Digest: "d"}, "load_variables", 10, `{"path":"p","digest":"d"}`},
 	{command.AnswerAfter{RequestID: "r", CheckpointID: "c", Error: "no"}, "after", 11, `{"request_id":"r","checkpoint_id":"c","error":"no"}`},
 	{command.SignalProgram{ID: "1", Signal: 9}, "signal_program", 7, `{"id":"1","signal":9}`},
+	{command.SignalProgram{ID: "1", Signal: 9, Group: true}, "signal_program", 7, `{"id":"1","signal":9,"group":true}`},
 }
 
 func TestCommandsAreEncodedAsOtherVersionsEncodeThem(t *testing.T) {

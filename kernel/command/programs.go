@@ -54,10 +54,12 @@ type (
 	CloseProgramInput struct {
 		ID string `json:"id"`
 	}
-	// SignalProgram sends a signal to the program alone, unless it was started with Group. It fails with ErrNoProgram if the program has ended.
+	// SignalProgram sends a signal to the program alone, or to its process group with Group or if it was started with Group; a host
+	// of an earlier build ignores Group here. It fails with ErrNoProgram if the program has ended.
 	SignalProgram struct {
 		ID     string `json:"id"`
 		Signal int    `json:"signal"`
+		Group  bool   `json:"group,omitempty"`
 	}
 )
 

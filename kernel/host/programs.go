@@ -186,7 +186,11 @@ func (k *interpreter) signalProgram(c command.SignalProgram) error {
 	if err != nil {
 		return err
 	}
-	err = p.process.Signal(syscall.Signal(c.Signal))
+	send := p.process.Signal
+	if leader, ok := p.process.(kernel.GroupSignaler); ok && c.Group {
+		send = leader.SignalGroup
+	}
+	err = send(syscall.Signal(c.Signal))
 	if errors.Is(err, os.ErrProcessDone) {
 		return command.ErrNoProgram
 	}

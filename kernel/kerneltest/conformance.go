@@ -60,6 +60,7 @@ func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, v
 		{"a signal reaches only its process", signalReachesOnlyItsProcess},
 		{"a process says where it is", processesAreLocated},
 		{"a process group ends with its program", groupsEnd},
+		{"a process group can be signalled", groupsAreSignalled},
 		{"orphans are reaped", orphansAreReaped},
 		{"a command reads its standard input", commandsReadStdin},
 		{"a script runs like a program of its own", scriptsRun},

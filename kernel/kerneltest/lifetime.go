@@ -202,6 +202,30 @@ func groupsEnd(t *testing.T, r *rig) {
 	}
 }
 
+// A signal to the group of a program reaches what the program has started.
+func groupsAreSignalled(t *testing.T, r *rig) {
+	s := r.sealed(t)
+	p := start(t, s, kernel.Program{Args: []string{"/bin/sh", "-c", "sleep 1000 | cat & echo up; wait"}})
+	output(t, p).next()
+	leader, ok := p.(kernel.GroupSignaler)
+	if !ok {
+		t.Skip("the backend's processes do not lead groups")
+	}
+	if err := leader.SignalGroup(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, p)
+	if want := (kernel.Exit{Signal: syscall.SIGKILL}); p.Exit() != want {
+		t.Errorf("the program ended with %+v", p.Exit())
+	}
+	if _, err := io.Copy(io.Discard, p.Stdout()); err != nil { // a member that lives has the pipe open
+		t.Errorf("the group is still there: %v", err)
+	}
+	if err := leader.SignalGroup(syscall.SIGKILL); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("a signal to a group without its leader: %v", err)
+	}
+}
+
 func orphansAreReaped(t *testing.T, r *rig) {
 	s := r.sealed(t)
 	// Many grandchildren outlive their parents and end at once, before the end of the pipe is seen.

@@ -71,7 +71,12 @@ func (p *Process) Exit() kernel.Exit { return p.exit }
 func (p *Process) Used() (cpu time.Duration, peakMemoryBytes int64) { return p.cpu, p.peak }
 
 // Signal asks pid 1 to send a signal. It returns os.ErrProcessDone if the process has ended.
-func (p *Process) Signal(sig syscall.Signal) error {
+func (p *Process) Signal(sig syscall.Signal) error { return p.signal(sig, false) }
+
+// SignalGroup implements [kernel.GroupSignaler].
+func (p *Process) SignalGroup(sig syscall.Signal) error { return p.signal(sig, true) }
+
+func (p *Process) signal(sig syscall.Signal, group bool) error {
 	select {
 	case <-p.done:
 		return os.ErrProcessDone
@@ -80,7 +85,7 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	if sig == syscall.SIGKILL {
 		p.killed.Store(true)
 	}
-	body := signalRequest{Process: p.id, Signal: int(sig)}
+	body := signalRequest{Process: p.id, Signal: int(sig), Group: group}
 	err := send(p.sandbox.conn, request{Op: "signal", Body: body})
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed) {
 		return os.ErrProcessDone

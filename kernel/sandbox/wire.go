@@ -117,6 +117,7 @@ type saveRequest struct {
 type signalRequest struct {
 	Process int64 `json:"process"`
 	Signal  int   `json:"signal"`
+	Group   bool  `json:"group"`
 }
 
 // softRequest sets the soft limits of processes, -1 meaning none.

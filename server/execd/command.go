@@ -83,7 +83,7 @@ func (h *Handler) runCommand(q *request) error {
 	out := h.stream(q)
 	last, err := follow(ctx, s, id, out)
 	if timedOut := errors.Is(err, errTimeout); timedOut || q.Context().Err() != nil || errors.Is(err, transfer.ErrWrite) {
-		_ = s.Programs().Signal(q.command(), id, sigkill) // fails where it has ended by itself
+		_ = s.Programs().SignalGroup(q.command(), id, sigkill) // fails where it has ended by itself
 		if !timedOut {
 			return nil
 		}

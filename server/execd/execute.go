@@ -211,7 +211,7 @@ func (h *Handler) interrupt(q *request) error {
 	}
 	defer s.Release()
 	if program, ok := strings.CutPrefix(inside, programMark); ok {
-		err = s.Programs().Signal(q.command(), program, sigterm)
+		err = s.Programs().SignalGroup(q.command(), program, sigterm)
 	} else {
 		if inside != "" { // an execution that never existed is an error
 			if _, err := s.Executions().Get(q.Context(), inside); err != nil {

@@ -175,13 +175,23 @@ func (p *Programs) CloseInput(ctx context.Context, id string) error {
 
 // Signal sends a signal to a program that runs, and to its process group if it was started with Group.
 func (p *Programs) Signal(ctx context.Context, id string, signal int) error {
+	return p.signal(ctx, id, command.SignalProgram{Signal: signal})
+}
+
+// SignalGroup sends a signal to a program that runs, and to what it has started, except for what has left its process group.
+func (p *Programs) SignalGroup(ctx context.Context, id string, signal int) error {
+	return p.signal(ctx, id, command.SignalProgram{Signal: signal, Group: true})
+}
+
+func (p *Programs) signal(ctx context.Context, id string, c command.SignalProgram) error {
 	key, number, ok := p.b.find(id)
 	if !ok {
 		return programError(command.ErrNoProgram, id)
 	}
 	bounded, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	return programError(command.Tell(bounded, p.b.Host, key, command.SignalProgram{ID: number, Signal: signal}), id)
+	c.ID = number
+	return programError(command.Tell(bounded, p.b.Host, key, c), id)
 }
 
 func programError(err error, id string) error {

@@ -349,7 +349,7 @@ class Init:
         elif pid in self._beside and body["signal"] == _signal.SIGKILL:
             self._stop(pid)
             leftovers.end(pid, leader=True, is_ours=_nothing)
-        elif pid in self._groups:
+        elif pid in self._groups or pid is not None and body["group"]:  # each command leads a group
             os.killpg(pid, body["signal"])
         elif pid is not None:
             os.kill(pid, body["signal"])
