@@ -249,13 +249,13 @@ func TestALoginIsNotTheTokenAndEndsWithLogout(t *testing.T) {
 	}
 }
 
-func TestALinkOfAnotherSiteAsksBeforeItSignsIn(t *testing.T) {
+func TestALinkAsksBeforeItSignsIn(t *testing.T) {
 	h := start(t)
 	token, _ := h.shared("s")
 	open := func(token, site string) response {
 		return h.do(request{method: "GET", path: "/?session=s&token=" + token, token: "-", header: map[string]string{"Sec-Fetch-Site": site}})
 	}
-	for _, site := range []string{"cross-site", "same-site"} {
+	for _, site := range []string{"cross-site", "same-site", "same-origin"} {
 		page := open(secondToken, site)
 		if page.status != 200 || page.header.Get("Set-Cookie") != "" || page.header.Get("Cache-Control") != "no-store" ||
 			!strings.Contains(string(page.body), "Sign in as second?") ||
@@ -272,6 +272,36 @@ func TestALinkOfAnotherSiteAsksBeforeItSignsIn(t *testing.T) {
 	for _, r := range []response{open(secondToken, "none"), open(secondToken, ""), open(token, "cross-site")} {
 		if r.status != 303 || r.header.Get("Set-Cookie") == "" {
 			t.Errorf("%d %v", r.status, r.header)
+		}
+	}
+}
+
+// Pictures in a notebook come from the page's own origin, and may have any address on this server.
+func TestOnlyAPageInATabSignsIn(t *testing.T) {
+	h := start(t)
+	shared, _ := h.shared("s")
+	cookie := h.cookie()
+	for _, tt := range []struct {
+		site, destination string
+		owner, share      int
+	}{
+		{"none", "document", 303, 303},
+		{"", "", 303, 303},
+		{"same-origin", "document", 200, 303},
+		{"cross-site", "document", 200, 303},
+		{"same-origin", "image", 403, 403},
+		{"cross-site", "image", 403, 403},
+		{"none", "image", 403, 403},
+		{"same-origin", "empty", 403, 403},
+		{"same-origin", "iframe", 403, 403},
+		{"same-origin", "style", 403, 403},
+	} {
+		for token, want := range map[string]int{secondToken: tt.owner, shared: tt.share} {
+			r := h.do(request{method: "GET", path: "/?token=" + token, token: "-",
+				header: map[string]string{"Cookie": cookie, "Sec-Fetch-Site": tt.site, "Sec-Fetch-Dest": tt.destination}})
+			if signedIn := r.header.Get("Set-Cookie") != ""; r.status != want || signedIn != (want == 303) {
+				t.Errorf("site %q, destination %q: status %d, want %d; signed in: %v", tt.site, tt.destination, r.status, want, signedIn)
+			}
 		}
 	}
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// confirmation asks before a link on another site signs the browser in as somebody: whoever made the link would see
-// everything done there.
+// confirmation asks before a link signs the browser in as somebody: whoever made the link would see everything done
+// there.
 var confirmation = template.Must(template.New("confirmation").Parse(`<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <title>Sign in to Talaria</title>
 <h1>Sign in as {{.Owner}}?</h1>
-<p>Another site sent you here with a token for this owner. Whatever you do next belongs to {{.Owner}}.
+<p>A link sent you here with a token for this owner. Whatever you do next belongs to {{.Owner}}.
 Continue only if you trust the link.</p>
 <form method="post" action="{{.Action}}">
 <input type="hidden" name="token" value="{{.Token}}">
@@ -28,10 +28,16 @@ Continue only if you trust the link.</p>
 <p><a href="/">Cancel</a></p>
 `))
 
-// fromElsewhere reports whether a page of another origin sent the browser here.
-func fromElsewhere(r *http.Request) bool {
+// fromPage reports whether a page sent the browser here. It may be our own: notebooks show links of anybody.
+func fromPage(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
-	return site == "cross-site" || site == "same-site"
+	return site != "" && site != "none"
+}
+
+// opensTab reports whether the answer will be the document of a tab, not a picture or another part of a page.
+func opensTab(r *http.Request) bool {
+	destination := r.Header.Get("Sec-Fetch-Dest")
+	return destination == "" || destination == "document"
 }
 
 // confirm shows the form that signs in with the token of the address.

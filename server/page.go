@@ -97,7 +97,10 @@ func (s *Server) getPage(c *call) error {
 		s.page.sendIndex(c)
 		return nil
 	}
-	if c.visit == nil && fromElsewhere(c.Request) {
+	if !opensTab(c.Request) {
+		return api.Errorf(api.CodeForbidden, "a token in the address signs in only when it is opened as a page; open the address in a tab")
+	}
+	if c.visit == nil && fromPage(c.Request) {
 		return s.confirm(c)
 	}
 	return s.enter(c)
