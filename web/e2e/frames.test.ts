@@ -127,6 +127,28 @@ describe("output of a cell", () => {
     expect(heard).toContain("GET /control");
   });
 
+  test("asks for nothing but files where it is Markdown", async () => {
+    const id = await server.session("Markdown", ["1"]);
+    await server.call("PUT", `/v1/sessions/${id}/files/dot.svg`, undefined);
+    const file = `/v1/sessions/${id}/files/dot.svg`;
+    const text = [
+      "![a](/v1/../?token=a)", "![b](/?token=b)", `<img src="data:image/gif;base64,R0lGODlhAQABAAAAACw=" srcset="/?token=c 1x">`,
+      `<picture><source srcset="/?token=d"><img src="${file}?n=1"></picture>`, `<table background="/?token=e"><tr><td background="/?token=f">x</table>`,
+      `<svg><image href="/?token=g" /></svg>`, `<input type="image" src="/?token=h">`, `<video poster="/?token=i"></video>`,
+      `<map name="m"><area href="/?token=j"></map>`, `![k](/v1/artifacts/../../?token=k)`, `![l](${file}?n=2)`, "the end",
+    ].join("\n\n");
+    await server.run(id, `display({"text/markdown": ${JSON.stringify(text)}}, raw=True)`, "c-1.r00000000");
+    tab = await Tab.open(server);
+    const asked: string[] = [];
+    tab.page.on("request", (request) => asked.push(request.url()));
+    await tab.show(id);
+    await tab.page.waitForSelector(".prose >> text=the end");
+    await window();
+    expect(asked.filter((url) => url.includes("token="))).toEqual([]);
+    expect(asked).toEqual(expect.arrayContaining([`${server.url}${file}?n=1`, `${server.url}${file}?n=2`]));
+    expect(await tab.page.locator(".prose area").count()).toBe(0);
+  });
+
   test("does nothing in a frame without scripts", async () => {
     const all = attacks();
     await show({ ...all, rtc: rtc(), rtcChild: `<iframe srcdoc='${rtc()}'></iframe>` });

@@ -5,6 +5,7 @@ import { fileOf, richOf, savable, textOf } from "../src/render/take";
 import { takeMath } from "../src/render/mathspans";
 import { proseOf } from "../src/render/prose";
 import { isLight } from "../src/render/svg";
+import { ownFile } from "../src/render/markdown";
 import { Tidy } from "../src/render/tidy";
 import { withoutDollars } from "../src/render/math";
 import { describe as describeImage, view } from "../src/render/mime";
@@ -37,6 +38,20 @@ describe("the richest form", () => {
     expect(describeImage({}, {}, "cell 3")).toBe("Figure, output of cell 3");
     expect(describeImage({ "application/vnd.talaria.chart+json": { axes: [{ title: "Rain" }] } }, {}, "cell 3")).toContain("Rain");
     expect(describeImage({}, { alt: "A cat" }, "cell 3")).toBe("A cat");
+  });
+});
+
+describe("an image in Markdown", () => {
+  const origin = "http://127.0.0.1:8080";
+  test("may be a file or an artifact on this server", () => {
+    for (const src of ["/v1/artifacts/7d86", "/v1/sessions/chat%3A7/files/a/b.png", `${origin}/v1/artifacts/7d86`]) expect(ownFile(src, origin), src).toBe(true);
+  });
+  test("is nothing else, however its address is written", () => {
+    for (const src of [
+      "", "?token=x", "/?token=x", "/v1/../?token=x", "/v1/artifacts/../../?token=x", "/v1/artifacts/..\\..\\?token=x", "/v1/artifacts/%2e%2e/%2E%2e/?token=x",
+      "/v1/artifacts/.\t./.\n./?token=x", "/v1/sessions", "/v1/sessions/a/events", "/v1/sessions/a/files/../events", "//a.test/v1/artifacts/7d86",
+      "http://a.test/v1/artifacts/7d86", "blob:http://127.0.0.1:8080/v1/artifacts/7d86", "http://[",
+    ]) expect(ownFile(src, origin), src).toBe(false);
   });
 });
 

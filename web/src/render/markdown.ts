@@ -19,14 +19,25 @@ export function sanitized(html: string): string | undefined {
   return DOMPurify.sanitize(text, { USE_PROFILES: { html: true }, FORBID_TAGS: ["style", "form"], FORBID_ATTR: ["src", "srcset", "background"] });
 }
 
-// elements are a piece of prose. Links open beside the page, images come from data: and this server only.
+// ownFile tells whether an image's address is that of a file or an artifact on this server. It is read as the browser reads
+// it: with the login of the reader, no other address may be asked for.
+export function ownFile(src: string, origin: string): boolean {
+  try {
+    const url = new URL(src, origin);
+    return url.origin === origin && /^\/v1\/(artifacts|sessions\/[^/]+\/files)\/./.test(url.pathname);
+  } catch {
+    return false;
+  }
+}
+
+// elements are a piece of prose. Links open beside the page, images come from data: and this server's files only.
 export function elements(html: string, math: readonly Formula[], place: (formula: Formula) => Node): DocumentFragment {
   const fragment = DOMPurify.sanitize(html, {
     RETURN_DOM_FRAGMENT: true,
     USE_PROFILES: { html: true },
     SANITIZE_NAMED_PROPS: true,
-    FORBID_TAGS: ["style", "form", "input", "button", "textarea", "select", "dialog", "audio", "video", "iframe"],
-    FORBID_ATTR: ["style", "class", "target"],
+    FORBID_TAGS: ["style", "form", "input", "button", "textarea", "select", "dialog", "audio", "video", "iframe", "picture", "source", "map", "area"],
+    FORBID_ATTR: ["style", "class", "target", "srcset", "background"],
     ALLOW_DATA_ATTR: false,
   });
   for (const link of fragment.querySelectorAll("a")) {
@@ -35,9 +46,8 @@ export function elements(html: string, math: readonly Formula[], place: (formula
     if (!link.getAttribute("href")?.startsWith("#")) link.target = "_blank";
   }
   for (const image of fragment.querySelectorAll("img")) {
-    if (!/^(data:image\/|\/v1\/)/i.test(image.getAttribute("src") ?? "")) {
-      image.replaceWith(document.createTextNode(`[image ${image.alt || image.getAttribute("src") || ""}]`));
-    }
+    const src = image.getAttribute("src") ?? "";
+    if (!/^data:image\//i.test(src) && !ownFile(src, location.origin)) image.replaceWith(document.createTextNode(`[image ${image.alt || src}]`));
   }
   placeTexts(fragment, math, place);
   return fragment;
