@@ -143,6 +143,74 @@ describe("an output", () => {
   });
 });
 
+describe("an output that changes", () => {
+  const frame = (cell: string) => tab.page.frameLocator(`.cell[data-id=${cell}] iframe`);
+  const mark = (cell: string) => tab.cell(cell).locator("iframe").evaluate((e: HTMLElement) => { e.dataset["mark"] = "kept"; });
+  const marked = (cell: string) => tab.cell(cell).locator("iframe[data-mark=kept]").count();
+
+  test("is drawn anew, in the same frame", async () => {
+    const id = await server.session("Updates", ["1", "1", "1"]);
+    const vega = (name: string) => `{'application/vnd.vegalite.v5+json': {'data': {'values': [{'a': '${name}', 'b': 1}]}, 'mark': 'bar', 'encoding': {'x': {'field': 'a', 'type': 'nominal'}, 'y': {'field': 'b', 'type': 'quantitative'}}}, 'text/plain': ''}`;
+    const plotly = (name: string) => `{'application/vnd.plotly.v1+json': {'data': [{'type': 'bar', 'x': ['${name}'], 'y': [1]}], 'layout': {}}, 'text/plain': ''}`;
+    tab = await Tab.open(server);
+    await tab.show(id);
+    const first = ["{'text/html': '<p>one</p>'}", vega("one"), plotly("one")];
+    const second = ["{'text/html': '<p>two</p>'}", vega("two"), plotly("two")];
+    for (const [i, value] of first.entries()) await server.run(id, `h${i} = display(${value}, raw=True, display_id=True)`, `c-${i + 1}.r00000001`);
+    const cells = ["c-1", "c-2", "c-3"];
+    for (const cell of cells) {
+      await frame(cell).getByText("one", { exact: true }).first().waitFor();
+      await mark(cell);
+    }
+    await server.run(id, second.map((value, i) => `h${i}.update(${value}, raw=True)`).join("\n"));
+    for (const cell of cells) {
+      await frame(cell).getByText("two", { exact: true }).first().waitFor();
+      expect(await frame(cell).getByText("one", { exact: true }).count()).toBe(0);
+      expect(await marked(cell)).toBe(1);
+    }
+  });
+
+  test("has its scripts off again", async () => {
+    const id = await server.session("Consent", ["1"]);
+    const html = (n: number) => `{'text/html': '<p>version ${n}</p><script>document.body.append("script of ${n}")</script>'}`;
+    tab = await Tab.open(server);
+    const { page } = tab;
+    await tab.show(id);
+    await server.run(id, `h = display(${html(1)}, raw=True, display_id=True)`, "c-1.r00000001");
+    for (const n of [2, 2, 3]) { // an output with the same text may be another one
+      await page.click("text=Run this output's scripts");
+      await frame("c-1").getByText(/script of/).waitFor();
+      await server.run(id, `h.update(${html(n)}, raw=True)`);
+      await page.waitForSelector("text=They are off.");
+      await frame("c-1").getByText(`version ${n}`).waitFor();
+      expect(await frame("c-1").getByText(/script of/).count()).toBe(0);
+    }
+  });
+
+  test("is shown after a damaged image, and its table keeps the order of its columns only", async () => {
+    const id = await server.session("Others", ["1", "1"]);
+    const image = (data: string) => `{'image/png': '${data}', 'text/plain': ''}`;
+    const dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    tab = await Tab.open(server);
+    const { page } = tab;
+    await tab.show(id);
+    await server.run(id, `i = display(${image("iVBORw0KGgo=")}, raw=True, display_id=True)`, "c-1.r00000001");
+    await page.waitForSelector("text=The image is damaged");
+    await server.run(id, `i.update(${image(dot)}, raw=True)`);
+    await tab.cell("c-1").locator("img").waitFor();
+
+    await server.run(id, "import pandas as pd\nt = display(pd.DataFrame({'a': [2, 1], 'b': [3, 4], 'c': [6, 5]}), display_id=True)", "c-2.r00000001");
+    const rows = () => tab.cell("c-2").locator("tbody").innerText();
+    await tab.cell("c-2").locator("th button", { hasText: "c" }).click();
+    await expect.poll(rows).toMatch(/5[^]*6/);
+    await server.run(id, "t.update(pd.DataFrame({'a': [2, 1], 'b': [3, 4], 'c': [8, 7]}))");
+    await expect.poll(rows).toMatch(/7[^]*8/);
+    await server.run(id, "t.update(pd.DataFrame({'a': [2, 1]}))");
+    await expect.poll(rows).toMatch(/2[^]*1/);
+    expect(await page.locator("text=Original order").count()).toBe(0);
+  });
+});
+
 describe("megabytes of JSON", () => {
   test("are shown in part, in their order, and saved and drawn whole", async () => {
     const id = await server.session("Excerpts", [
