@@ -211,6 +211,24 @@ describe("an output that changes", () => {
   });
 });
 
+describe("a question", () => {
+  test("is empty after another one in its place was answered", async () => {
+    const id = await server.session("Questions", ["from getpass import getpass\nfrom IPython.display import clear_output\np = getpass()\nclear_output()\nn = input('Name: ')\nprint(len(p), n)"]);
+    tab = await Tab.open(server);
+    const { page } = tab;
+    await tab.show(id);
+    await page.click(".topline >> text=Run all");
+    await page.fill(".question input[type=password]", "a secret");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector(".question input[type=text]");
+    expect(await page.inputValue(".question input")).toBe("");
+    await page.fill(".question input", "Ada");
+    await page.click(".question >> text=Answer");
+    await tab.ran("c-1");
+    expect(await tab.text("c-1")).toContain("8 Ada");
+  });
+});
+
 describe("megabytes of JSON", () => {
   test("are shown in part, in their order, and saved and drawn whole", async () => {
     const id = await server.session("Excerpts", [
