@@ -192,11 +192,13 @@ describe("output of a cell", () => {
   });
 
   test("opens links only when the reader says so", async () => {
-    await show({ link: `<a href="http://${evil}/asked" target="_top">follow me</a>` });
+    await show({ link: `<a href="http://[">nowhere</a> <a href="http://${evil}/asked" target="_top">follow me</a>` });
+    await tab.page.frameLocator("iframe").locator("text=nowhere").click();
     await tab.page.frameLocator("iframe").locator("text=follow me").click();
     await tab.page.waitForSelector(`text=This output links to ${evil}`);
     expect(heard).toEqual([]);
     expect(await tab.page.locator("text=Open it").getAttribute("rel")).toBe("noopener noreferrer");
+    expect(tab.complaints.filter((c) => c.includes("Invalid URL"))).toEqual([]);
   });
 
   test("is text where it is text, in names, prompts and errors too", async () => {

@@ -1,5 +1,6 @@
 // The terminals of an open notebook: which there are, and how each of them fares.
 
+import { httpAddress } from "../../render/address";
 import { call, Refused, sessionPath } from "../../proto/rest";
 import { TerminalSocket, type TerminalHost, type TerminalLink } from "../../proto/terminal";
 import { bytes } from "../../render/format";
@@ -87,15 +88,6 @@ export class OpenTerminal {
 export function cleanTitle(title: string): string {
   const text = title.replaceAll(/[\p{Cc}\p{Cf}\p{Co}\p{Cs}\u2028\u2029]/gu, "").trim();
   return [...text].slice(0, longestTitle).join("");
-}
-
-function httpAddress(address: string): string {
-  try {
-    const url = new URL(address);
-    return /^https?:$/.test(url.protocol) && address.length < 4096 ? url.href : "";
-  } catch {
-    return "";
-  }
 }
 
 export class Terminals {
