@@ -130,3 +130,42 @@ func TestANotebookIsTheDocument(t *testing.T) {
 		t.Errorf("exported again: %+v", nb)
 	}
 }
+
+func TestARunKeepsTheMetadataOfAnImportedCell(t *testing.T) {
+	h := start(t)
+	h.session("s")
+	const in = `{"nbformat":4,"nbformat_minor":5,"metadata":{},"cells":[` +
+		`{"cell_type":"code","id":"a","metadata":{"tags":["parameters"],"nbgrader":{"grade":true},"talaria":{"execution_id":"old"}},` +
+		`"source":"1","execution_count":7,"outputs":[{"output_type":"stream","name":"stdout","text":"old"}]},` +
+		`{"cell_type":"code","id":"b","metadata":null,"source":["2"],"execution_count":null,"outputs":[]}]}`
+	h.want(h.do(request{method: "POST", path: "/v1/sessions/s/notebook", body: in,
+		header: map[string]string{"Content-Type": "application/x-ipynb+json"}}), 200, "")
+	for _, id := range []string{"a", "b", "c"} {
+		h.want(h.do(request{method: "POST", path: "/v1/sessions/s/executions", body: `{"id":"` + id + `.r00000001","code":"print('hi')"}`}), 200, "")
+	}
+	type cell struct {
+		ID             string
+		Source         any
+		Metadata       map[string]any
+		ExecutionCount *int64 `json:"execution_count"`
+		Outputs        []struct{ Text any }
+	}
+	exported := h.do(request{method: "GET", path: "/v1/sessions/s/notebook"})
+	cells := decode[struct{ Cells []cell }](t, exported.body).Cells
+	if len(cells) != 3 {
+		t.Fatalf("exported: %s", exported.body)
+	}
+	for i, want := range []string{"map[nbgrader:map[grade:true] tags:[parameters] talaria:map[execution_id:a.r00000001 status:ok]]",
+		"map[talaria:map[execution_id:b.r00000001 status:ok]]", "map[talaria:map[execution_id:c.r00000001 status:ok]]"} {
+		c := cells[i]
+		if got := fmt.Sprint(c.Metadata); got != want {
+			t.Errorf("cell %s has the metadata %s, want %s", c.ID, got, want)
+		}
+		if len(c.Outputs) == 0 || c.Outputs[0].Text == "old" || c.ExecutionCount == nil || *c.ExecutionCount != int64(i+1) {
+			t.Errorf("cell %s was run, but has %+v", c.ID, c)
+		}
+	}
+	if got := fmt.Sprintf("%v %v %v", cells[0].Source, cells[1].Source, cells[2].Source); got != "1 [2] print('hi')" {
+		t.Errorf("the sources are %s", got)
+	}
+}

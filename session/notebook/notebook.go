@@ -28,7 +28,7 @@ type codeCell struct {
 	CellType       string       `json:"cell_type"`
 	ExecutionCount *int64       `json:"execution_count"`
 	ID             string       `json:"id"`
-	Metadata       cellMetadata `json:"metadata"`
+	Metadata       struct{}     `json:"metadata"`
 	Outputs        []api.Output `json:"outputs"`
 	Source         string       `json:"source"`
 }
@@ -40,11 +40,7 @@ type textCell struct {
 	Source   string   `json:"source"`
 }
 
-type cellMetadata struct {
-	Talaria *cellOrigin `json:"talaria,omitzero"`
-}
-
-// cellOrigin says which execution a cell was.
+// cellOrigin says which execution a cell was: the field talaria of its metadata.
 type cellOrigin struct {
 	ExecutionID string              `json:"execution_id"`
 	Status      api.ExecutionStatus `json:"status"`
@@ -216,9 +212,15 @@ func (b *writer) add(ctx context.Context, cell api.DocumentCell, arranged bool) 
 		if !arranged {
 			cell.Source = e.Code
 		}
-		made = codeCell{
-			CellType: "code", ExecutionCount: e.ExecutionCount, ID: cellID(cell.ID, b.ids), Outputs: e.Outputs, Source: cell.Source,
-			Metadata: cellMetadata{&cellOrigin{e.ID, e.Status}},
+		if !imported {
+			came = api.Raw(`{"cell_type":"code","source":""}`)
+		}
+		kept, err := withSource(came, cell)
+		if err != nil {
+			return err
+		}
+		if made, err = withRun(kept, e, cellID(cell.ID, b.ids)); err != nil {
+			return err
 		}
 	case imported:
 		kept, err := withSource(came, cell)
@@ -266,6 +268,30 @@ func withSource(came api.Raw, cell api.DocumentCell) (api.Raw, error) {
 	}
 	if joinedSource(fields["source"]) != cell.Source {
 		fields["source"] = api.Text(cell.Source)
+	}
+	return api.Marshal(fields)
+}
+
+// withRun returns a code cell with the outputs of an execution, and with all else that its metadata has: the tags and
+// settings of other tools.
+func withRun(cell api.Raw, e api.Execution, id string) (api.Raw, error) {
+	var fields, metadata map[string]api.Raw
+	if err := jsonv2.Unmarshal(cell, &fields); err != nil {
+		return nil, err
+	}
+	_ = jsonv2.Unmarshal(fields["metadata"], &metadata) // metadata of another type counts as none
+	if metadata == nil {
+		metadata = map[string]api.Raw{}
+	}
+	origin, err := api.Marshal(cellOrigin{e.ID, e.Status})
+	if err != nil {
+		return nil, err
+	}
+	metadata["talaria"] = origin
+	for name, value := range map[string]any{"id": id, "execution_count": e.ExecutionCount, "outputs": e.Outputs, "metadata": metadata} {
+		if fields[name], err = api.Marshal(value); err != nil {
+			return nil, err
+		}
 	}
 	return api.Marshal(fields)
 }
