@@ -218,6 +218,22 @@ describe("the clock of a running cell", () => {
     await page.keyboard.press("Enter");
     await tab.ran("c-1");
   });
+
+  test("follows the server where the browser's clock is wrong", async () => {
+    const id = await server.session("Wrong clock", ["input()"]);
+    tab = await Tab.open(server);
+    await tab.context.addInitScript(() => {
+      const right = Date.now;
+      Date.now = () => right() + 3_600_000;
+    });
+    await tab.show(id);
+    await tab.cell("c-1").locator("button.number").click();
+    await tab.page.waitForSelector(".question input");
+    await tab.cell("c-1").locator(".note.run", { hasText: /^0\d:\d\d$/ }).waitFor();
+    await tab.page.locator(".question input").fill("x");
+    await tab.page.keyboard.press("Enter");
+    await tab.ran("c-1");
+  });
 });
 
 describe("speed", () => {

@@ -17,6 +17,7 @@ import { duration, plural } from "../../render/format";
 import { approvalWords, askedWords, resolvedWords, runWords, titleOf, whyWords } from "../../render/words";
 import { aside } from "./aside";
 import { wentBack, woke } from "./back";
+import { serverNow, setClock } from "./clock";
 import { dropDraft, keepDraft, withDraft } from "./draft";
 import { editors } from "./editors";
 import { outputsOf, withOutputs } from "./past";
@@ -132,6 +133,7 @@ export class Notebook {
   private hello(session: Session, view: boolean): void {
     this.session = session;
     this.helloSeq = session.last_seq;
+    void setClock();
     this.usage = session.usage;
     this.limits = session.limits;
     this.reapAt = session.reap_at ? Date.parse(session.reap_at) : undefined;
@@ -387,7 +389,7 @@ export class Notebook {
 
   async interrupt(): Promise<void> {
     if (!this.log.open.length) return;
-    this.stopping = Date.now();
+    this.stopping = serverNow();
     await this.attempt(() => this.socket.ask({ type: "interrupt" }));
   }
 
