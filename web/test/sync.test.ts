@@ -226,6 +226,35 @@ describe("the socket", () => {
     event(2);
     expect(c.seq()).toBe(2);
   });
+  test("is one, however often the browser says that it is online again", async () => {
+    const c = connection();
+    c.sockets[0]?.hello(0);
+    c.sockets[0]?.drop();
+    c.socket.hurry();
+    c.socket.hurry();
+    await c.again(); // the timer, too
+    c.socket.hurry();
+    expect(c.sockets.length).toBe(2);
+    c.sockets[1]?.hello(1);
+    const ping = c.socket.ask({ type: "ping" });
+    c.sockets[0]?.drop(); // what the first one says does not count any more
+    give(c.sockets[0], 1);
+    expect(c.seq()).toBe(0);
+    c.sockets[1]?.onmessage({ data: '{"type":"reply","id":"f1","ok":true,"result":{}}' });
+    await expect(ping).resolves.toEqual({});
+  });
+  test("asks again for events that did not come, once", async () => {
+    const c = connection();
+    c.sockets[0]?.hello(3);
+    give(c.sockets[0], 3); // a view may leave out what comes before its end
+    give(c.sockets[0], 5);
+    expect([c.seq(), c.sockets[0]?.readyState, c.told.at(-1)]).toEqual([3, 3, "down"]);
+    await c.again();
+    expect(c.opened[1]).toEqual([3, "log"]);
+    c.sockets[1]?.hello(5);
+    give(c.sockets[1], 5); // the server does not have it either
+    expect([c.seq(), c.told.at(-1)]).toEqual([5, "up"]);
+  });
   test("sends what may come twice again, and refuses what may not", async () => {
     const c = connection();
     c.sockets[0]?.hello(0);

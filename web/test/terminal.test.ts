@@ -67,6 +67,15 @@ describe("a terminal's socket", () => {
     expect(t.told).toEqual(["connecting", "up", "5 bytes", "down", "connecting", "up"]);
     expect(t.sockets.map((s) => s.sent)).toEqual([['{"type":"resize","rows":24,"cols":80}'], ['{"type":"resize","rows":24,"cols":80}']]);
   });
+  test("is one, however often the browser says that it is online again", async () => {
+    const t = terminal();
+    t.sockets[0]?.up(0);
+    t.sockets[0]?.drop();
+    t.socket.hurry();
+    t.socket.hurry();
+    await t.again(); // the timer, too
+    expect(t.sockets.length).toBe(2);
+  });
   test("tells what was left out", async () => {
     const t = terminal();
     t.sockets[0]?.up(0);

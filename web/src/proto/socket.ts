@@ -38,6 +38,8 @@ export class SessionSocket {
   private serial = 0;
   private ended = false;
   private cancel: () => void = () => {};
+  private attempts = 0; // to connect again: a newer one replaces an older one that still asks
+  private gapAfter = -1; // seq after which events were missing
   private readonly waiting = new Map<string, Asked>();
   private parts: { left: number; blobs: Blob[] } | undefined; // of the large message that is being received
   private behind: Promise<void> | undefined; // a large message is being parsed: those that follow wait for it
@@ -53,13 +55,17 @@ export class SessionSocket {
     const socket = this.host.open(position, this.logID, this.view);
     this.socket = socket;
     this.parts = undefined;
-    socket.onmessage = (message) => this.receive(socket, message.data as string | Blob);
-    socket.onclose = (close) => this.closed(close.code, close.reason);
+    socket.onmessage = (message) => {
+      if (socket === this.socket) this.receive(socket, message.data as string | Blob);
+    };
+    socket.onclose = (close) => {
+      if (socket === this.socket) this.closed(close.code, close.reason);
+    };
   }
 
   // hurry connects at once, when the browser says that it is online again or the page is looked at.
   hurry(): void {
-    if (this.ended || !this.socket || this.socket.readyState < 2) return;
+    if (this.ended || this.socket && this.socket.readyState < 3) return; // one that closes says so when it has
     this.cancel();
     this.delay = firstDelay;
     void this.again();
@@ -120,7 +126,8 @@ export class SessionSocket {
 
   private take(frame: Message): void {
     if ("seq" in frame) {
-      this.on.event(frame);
+      if (this.misses(frame.seq)) this.reconnect();
+      else this.on.event(frame);
       return;
     }
     switch (frame.type) {
@@ -138,6 +145,22 @@ export class SessionSocket {
       case "usage":
         this.on.usage(frame);
     }
+  }
+
+  // misses tells whether events before this one did not come, and are worth asking for: they are when that is new.
+  private misses(seq: number): boolean {
+    const position = this.position();
+    if (seq <= Math.max(position, this.viewEnd) + 1 || this.gapAfter === position) return false;
+    this.gapAfter = position;
+    return true;
+  }
+
+  // reconnect gives up a connection that cannot be relied on.
+  private reconnect(): void {
+    const socket = this.socket;
+    this.socket = undefined;
+    socket?.close();
+    this.closed(1006, "");
   }
 
   private answer(reply: Reply): void {
@@ -176,9 +199,10 @@ export class SessionSocket {
 
   // again asks first what a browser does not tell of a failed handshake.
   private async again(): Promise<void> {
+    const attempt = ++this.attempts;
     try {
       const { status, logID, firstSeq = 0 } = await this.host.probe();
-      if (this.ended) return;
+      if (this.ended || attempt !== this.attempts) return;
       if (status === 401) {
         this.end();
         this.on.refused(status);
@@ -197,7 +221,7 @@ export class SessionSocket {
     } catch {
       // The server is not there; the attempt below fails alike, and is made again later.
     }
-    this.start();
+    if (attempt === this.attempts) this.start();
   }
 }
 

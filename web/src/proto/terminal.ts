@@ -33,6 +33,7 @@ export class TerminalSocket {
   private size: { rows: number; cols: number } | undefined;
   private delay = firstDelay;
   private cancel: () => void = () => {};
+  private attempts = 0; // to connect again: a newer one replaces an older one that still asks
 
   constructor(private readonly host: TerminalHost, private readonly on: TerminalListener) {}
 
@@ -70,7 +71,7 @@ export class TerminalSocket {
 
   // hurry connects at once, when the browser says that it is online again or the page is looked at.
   hurry(): void {
-    if (this.over || this.held || !this.socket || this.socket.readyState < 2) return;
+    if (this.over || this.held || !this.socket || this.socket.readyState < 3) return;
     this.cancel();
     this.delay = firstDelay;
     void this.again();
@@ -144,14 +145,17 @@ export class TerminalSocket {
 
   // again asks first what a browser does not tell of a failed handshake.
   private async again(): Promise<void> {
+    const attempt = ++this.attempts;
     try {
-      if (!(await this.host.exists())) {
-        if (!this.over) this.finish();
+      const exists = await this.host.exists();
+      if (this.over || attempt !== this.attempts) return;
+      if (!exists) {
+        this.finish();
         return;
       }
     } catch {
       // The server is not there; the attempt below fails alike, and is made again later.
     }
-    this.start();
+    if (attempt === this.attempts) this.start();
   }
 }
