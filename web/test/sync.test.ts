@@ -268,6 +268,18 @@ describe("the socket", () => {
     c.sockets[1]?.onmessage({ data: '{"type":"reply","id":"r","ok":true,"result":{"execution_id":"r"}}' });
     await expect(run).resolves.toEqual({ execution_id: "r" });
   });
+  test("does not send what is too large for the server, nor again what it found too large", async () => {
+    const c = connection();
+    c.sockets[0]?.hello(0);
+    await expect(c.socket.ask({ type: "execute", code: "ä".repeat(9 << 20) }, { again: true })).rejects.toThrow("16 MiB");
+    expect(c.sockets[0]?.sent).toEqual([]);
+    const run = c.socket.ask({ type: "execute", code: "1" }, { id: "r", again: true });
+    c.sockets[0]?.drop(1009);
+    await expect(run).rejects.toThrow("16 MiB");
+    await c.again();
+    c.sockets[1]?.hello(0);
+    expect(c.sockets[1]?.sent).toEqual([]);
+  });
   test("tells of refusals, deletions and other logs", async () => {
     const c = connection([{ status: 200, logID: "new" }, { status: 404 }]);
     c.sockets[0]?.hello(3);

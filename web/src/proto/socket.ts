@@ -7,6 +7,8 @@ const firstDelay = 250;
 const lastDelay = 10_000;
 export const large = 256 << 10; // characters of text that the page does not work through itself
 
+const mostSent = 16 << 20; // bytes of a frame that the server takes
+
 export type Link = "connecting" | "up" | "down";
 
 export interface Listener {
@@ -89,6 +91,10 @@ export class SessionSocket {
         return;
       }
       const text = JSON.stringify({ id, ...fields });
+      if (text.length > mostSent / 3 && new Blob([text]).size > mostSent) {
+        reject(tooLarge());
+        return;
+      }
       this.waiting.set(id, { text, again, resolve: resolve as (result: unknown) => void, reject });
       if (up) this.socket?.send(text);
     });
@@ -175,11 +181,11 @@ export class SessionSocket {
     asked.reject(new Refused(problem.status ?? 500, problem.code ?? "", problem.detail ?? "The server refused this."));
   }
 
-  private rejectAll(which: (asked: Asked) => boolean): void {
+  private rejectAll(which: (asked: Asked) => boolean, why = new Refused(0, "unreachable", "The connection was lost; try again in a moment.")): void {
     for (const [id, asked] of this.waiting) {
       if (!which(asked)) continue;
       this.waiting.delete(id);
-      asked.reject(new Refused(0, "unreachable", "The connection was lost; try again in a moment."));
+      asked.reject(why);
     }
   }
 
@@ -187,7 +193,8 @@ export class SessionSocket {
     if (this.ended) return;
     this.behind = undefined;
     this.on.link("down");
-    this.rejectAll((asked) => !asked.again);
+    if (code === 1009) this.rejectAll(() => true, tooLarge()); // sent again, it would end the next connection too
+    else this.rejectAll((asked) => !asked.again);
     if (code === 1000 && reason === "session_deleted") {
       this.end();
       this.on.gone();
@@ -224,6 +231,9 @@ export class SessionSocket {
     if (attempt === this.attempts) this.start();
   }
 }
+
+const tooLarge = () =>
+  new Refused(413, "payload_too_large", "This is more than the 16 MiB that the server takes at once; move large data into a file of the session.");
 
 // browserHost is the real one.
 export function browserHost(id: string, parse: Host["parse"]): Host {
