@@ -69,6 +69,25 @@ describe("runs that the document does not know", () => {
   });
 });
 
+describe("a run that another client queued", () => {
+  const queued = (seq: number, id: string): Event => ({ seq, time: "", execution_id: id, type: "execution_queued", code: id });
+  const started = (seq: number, id: string): Event => ({ seq, time: "", execution_id: id, type: "execution_started", code: id, execution_count: 1 });
+  test("becomes a cell when it starts, although the page was edited while it waited", () => {
+    const before = { ...doc(cell("a")), through: 2 };
+    const log = reduceAll(empty, [queued(1, "a.r00000000"), started(2, "a.r00000000"), queued(3, "chat"), queued(4, "a.r11111111")]);
+    const saved = { ...before, through: cells.throughOf(before, log) };
+    expect(saved.through).toBe(2);
+    const later = reduceAll(log, [started(5, "chat")]);
+    expect(cells.withRuns(saved, later).cells).toEqual([cell("a"), cell("chat")]);
+    expect(cells.throughOf(saved, later)).toBe(5);
+  });
+  test("does not bring back what was taken out", () => {
+    const log = reduceAll(empty, [queued(1, "a.r00000000"), started(2, "a.r00000000"), queued(3, "gone.r00000000"), queued(4, "chat")]);
+    expect(cells.throughOf(doc(cell("a")), log)).toBe(3);
+    expect(cells.throughOf({ ...doc(cell("a")), through: 4 }, log)).toBe(4);
+  });
+});
+
 describe("two tabs", () => {
   const base = doc(cell("a"), cell("b"), cell("c"));
   const edited = (d: Document, id: string, source: string): Document => ({ ...d, cells: cells.change(d.cells, id, { source }) });

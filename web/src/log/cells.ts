@@ -77,4 +77,11 @@ export function withRuns(doc: Document, log: LogState): Document {
   return { ...doc, cells: [...doc.cells, ...added.map(({ run, id }): Cell => ({ id, cell_type: "code", source: run.code }))] };
 }
 
+// throughOf is the seq up to which a document has the runs of the log. One that another client queued is not in it until it starts;
+// a page's own run has a cell, or was taken out with it.
+export function throughOf(doc: Document, log: LogState): number {
+  const waiting = log.open.map((id) => log.runs.get(id)).filter((run) => run?.status === "queued" && cellOf(run.id) === run.id);
+  return Math.max(doc.through, Math.min(log.seq, ...waiting.map((run) => (run?.queuedSeq ?? 0) - 1)));
+}
+
 export const lastRun = (log: LogState, cell: string): Run | undefined => log.runs.get(log.cells.get(cell)?.at(-1) ?? "");

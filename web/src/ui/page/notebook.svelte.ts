@@ -2,7 +2,7 @@
 
 import { pending } from "../../log/approvals";
 import { bounded } from "../../log/bound";
-import { cellOf, change, indexOf, insert, lastRun, merge, move, newCell, noDocument, remove, renamed, runID, split, withRuns } from "../../log/cells";
+import { cellOf, change, indexOf, insert, lastRun, merge, move, newCell, noDocument, remove, renamed, runID, split, throughOf, withRuns } from "../../log/cells";
 import { pointsOfCells } from "../../log/checkpoints";
 import { Intake } from "../../log/intake";
 import { greeted } from "../../log/reduce";
@@ -259,7 +259,7 @@ export class Notebook {
 
   private edit(cells: Cell[], title = this.doc.title): void {
     if (this.readOnly) return;
-    this.doc = { ...this.doc, cells, title, through: this.log.seq };
+    this.doc = { ...this.doc, cells, title, through: throughOf(this.doc, this.log) };
     this.sync.edit(this.doc);
   }
 
