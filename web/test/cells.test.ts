@@ -30,7 +30,7 @@ describe("cells", () => {
   test("undo brings a cell back, and leaves text that was typed since", () => {
     const undo = new Undo();
     const without = cells.remove(list, ["b"]);
-    undo.did(list, "delete");
+    undo.did(list, without, "delete");
     const typed = cells.change(without, "a", { source: "typed" });
     const step = undo.undo(typed);
     const back = step ? restored(step, typed) : [];
@@ -38,12 +38,45 @@ describe("cells", () => {
     expect(ids(undo.redo(back)?.cells ?? [])).toBe("ac");
     expect(undo.redo(back)).toBeUndefined();
   });
+  test("undo leaves what others did meanwhile", () => {
+    const undo = new Undo();
+    const without = cells.remove(list, ["b"]);
+    undo.did(list, without, "delete");
+    const meanwhile = cells.insert(cells.remove(without, ["c"]), 1, cell("x"));
+    const step = undo.undo(meanwhile);
+    const back = step ? restored(step, meanwhile) : [];
+    expect(ids(back)).toBe("axb");
+    const again = undo.redo(back);
+    expect(again && ids(restored(again, back))).toBe("ax");
+  });
+  test("undo takes back what a step did to a cell itself", () => {
+    const undo = new Undo();
+    const two = cells.split([cell("a", "1\n2")], "a", 2)?.cells ?? [];
+    undo.did([cell("a", "1\n2")], two, "split");
+    const step = undo.undo(two);
+    expect(step && restored(step, two)).toEqual([cell("a", "1\n2")]);
+    const text = cells.change(list, "a", { cell_type: "markdown" });
+    undo.did(list, text, "a change of cell type");
+    const kind = undo.undo(text);
+    expect(kind && restored(kind, text)).toEqual(list);
+  });
+  test("undo of an insertion takes the cell away with what was typed into it, and redo brings both", () => {
+    const undo = new Undo();
+    const more = cells.insert(list, 1, cell("n", ""));
+    undo.did(list, more, "an insertion");
+    const typed = cells.change(more, "n", { source: "typed" });
+    const step = undo.undo(typed);
+    const back = step ? restored(step, typed) : [];
+    expect(ids(back)).toBe("abc");
+    const again = undo.redo(back);
+    expect(again && restored(again, back)).toEqual(typed);
+  });
   test("clearing outputs gives a cell a new id, and undoing it keeps what was typed since", () => {
     const undo = new Undo();
     const cleared = cells.renamed(list, ["b"]);
     expect(cleared.cells.map((c) => [c.id === "b", c.source])).toEqual(list.map((c) => [false, c.source]));
     const id = cleared.to.get("b") ?? "";
-    undo.did(list, "clear", new Map([["b", id], [id, "b"]]));
+    undo.did(list, cleared.cells, "clear", new Map([["b", id], [id, "b"]]));
     const typed = cells.change(cleared.cells, id, { source: "typed" });
     const step = undo.undo(typed);
     const back = step ? restored(step, typed) : [];

@@ -265,7 +265,7 @@ export class Notebook {
 
   // arrange is an edit that undo takes back.
   private arrange(said: string, cells: Cell[], same?: ReadonlyMap<string, string>): void {
-    this.undoing.did(this.view.cells, said, same);
+    this.undoing.did(this.view.cells, cells, said, same);
     this.edit(cells);
   }
 
@@ -450,6 +450,7 @@ export class Notebook {
       await this.sync.save();
       await call("POST", sessionPath(this.id, "/notebook"), file);
       this.doc = await this.sync.load();
+      this.undoing.forget();
       await this.loadImported();
       this.selection.id = this.view.cells[0]?.id ?? "";
       this.say("Notebook imported. Nothing in it has run yet.");
