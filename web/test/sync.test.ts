@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { change, noDocument } from "../src/log/cells";
-import { DocumentSync, type DocumentIO } from "../src/log/sync";
+import { DocumentSync, mergeKept, type DocumentIO, type Kept } from "../src/log/sync";
 import { large, SessionSocket, type Host, type Listener } from "../src/proto/socket";
 import type { Document, Event } from "../src/proto/types";
 
@@ -8,6 +8,7 @@ import type { Document, Event } from "../src/proto/types";
 class Fake {
   doc: Document = { ...noDocument, cells: [{ id: "a", cell_type: "code", source: "1" }, { id: "b", cell_type: "code", source: "2" }] };
   down = false;
+  loses = false; // the answer of the next save
   timers: (() => void)[] = [];
   puts = 0;
 
@@ -19,6 +20,7 @@ class Fake {
         if (this.down) throw Object.assign(new Error("away"), { code: "unreachable" });
         if (doc.revision !== this.doc.revision) throw Object.assign(new Error("conflict"), { code: "revision_conflict" });
         this.doc = { ...doc, revision: doc.revision + 1 };
+        if (this.loses) throw Object.assign(new Error("lost"), { code: "unreachable" });
         return this.doc;
       },
       later: (work) => {
@@ -93,6 +95,70 @@ describe("the document of two tabs", () => {
     await server.rest();
     expect(sources(server.doc)).toBe("kept|2");
   });
+});
+
+describe("a save whose answer is lost", () => {
+  test("does not double a cell that is typed into further", async () => {
+    const server = new Fake();
+    const one = tab(server);
+    await one.sync.load();
+    server.loses = true;
+    one.type("a", "x = 1");
+    await one.sync.save();
+    server.loses = false;
+    one.type("a", "x = 12");
+    await server.rest();
+    expect([sources(server.doc), sources(one.sync.mine), one.told.conflicts]).toEqual(["x = 12|2", "x = 12|2", 0]);
+  });
+  test("does not double it for a page that goes on from what was kept, either", async () => {
+    const server = new Fake();
+    const one = tab(server);
+    await one.sync.load();
+    server.loses = true;
+    one.type("a", "x = 1");
+    const save = one.sync.save();
+    one.type("a", "x = 12");
+    const kept = JSON.parse(JSON.stringify(one.sync.kept)) as Kept; // the tab ends before an answer comes
+    await save;
+    const { doc, conflicts } = mergeKept(kept, server.doc);
+    expect([sources(doc), conflicts]).toEqual(["x = 12|2", 0]);
+  });
+  test("does not undo what is typed back", async () => {
+    const server = new Fake();
+    const one = tab(server);
+    await one.sync.load();
+    server.loses = true;
+    one.type("a", "x = 1");
+    await one.sync.save();
+    server.loses = false;
+    one.type("a", "1");
+    expect(one.told.saved.at(-1)).toBe("unsaved");
+    await server.rest();
+    expect([sources(server.doc), sources(one.sync.mine), one.told.saved.at(-1)]).toEqual(["1|2", "1|2", "saved"]);
+  });
+  test("is asked about once more, and is made again where it did not arrive", async () => {
+    const server = new Fake();
+    const one = tab(server);
+    await one.sync.load();
+    server.down = true;
+    one.type("a", "x = 1");
+    await one.sync.save();
+    server.down = false;
+    await server.rest();
+    expect(sources(server.doc)).toBe("x = 1|2");
+  });
+});
+
+test("a tab that is left while it saves saves all", async () => {
+  const server = new Fake();
+  const one = tab(server);
+  await one.sync.load();
+  one.type("a", "x = 1");
+  const save = one.sync.save();
+  one.type("a", "x = 12");
+  one.sync.end();
+  await save;
+  expect(sources(server.doc)).toBe("x = 12|2");
 });
 
 class FakeSocket {

@@ -2,7 +2,7 @@
 // others saved meanwhile.
 
 import { noDocument } from "./cells";
-import { mergeDocuments, sameDocument } from "./merge";
+import { mergeDocuments, sameDocument, type Merged } from "./merge";
 import type { Document } from "../proto/types";
 
 export interface DocumentIO {
@@ -17,13 +17,22 @@ export interface DocumentListener {
   conflicts(count: number): void;
 }
 
+// Kept is what is not saved, and what it was made from.
+export interface Kept { base: Document; mine: Document; unanswered?: Document }
+
+// mergeKept merges it with what the server has. Where that is a save whose answer was lost, it is no change by somebody else.
+export function mergeKept({ base, mine, unanswered }: Kept, theirs: Document): Merged {
+  return mergeDocuments(unanswered && sameDocument(unanswered, theirs) ? unanswered : base, mine, theirs);
+}
+
 const rest = 700; // ms without typing before a save
 const retry = 3000;
 
 export class DocumentSync {
   base: Document = noDocument; // as the server has it
   mine: Document = noDocument;
-  private busy = false;
+  private saving: Promise<void> | undefined;
+  private unanswered: Document | undefined; // sent to be saved; whether it was is not known
   private told = 0; // the newest revision that the log told of
   private cancel: () => void = () => {};
   private ended = false;
@@ -33,6 +42,7 @@ export class DocumentSync {
   async load(): Promise<Document> {
     this.base = await this.io.get();
     this.mine = this.base;
+    this.unanswered = undefined;
     return this.mine;
   }
 
@@ -42,32 +52,51 @@ export class DocumentSync {
 
   edit(doc: Document): void {
     this.mine = doc;
-    if (!this.dirty) return;
+    if (!this.dirty && !this.unanswered) {
+      this.on.saved("saved");
+      return;
+    }
     this.on.saved("unsaved");
     this.schedule(rest);
+  }
+
+  // kept is all that a later page needs to go on from here.
+  get kept(): Kept {
+    return { base: this.base, mine: this.mine, unanswered: this.unanswered };
   }
 
   // remote says that there is a revision; it comes in unless it is known.
   remote(revision: number): void {
     this.told = Math.max(this.told, revision);
-    if (this.told > this.base.revision && !this.busy) void this.save();
+    if (this.told > this.base.revision && !this.saving) void this.save();
   }
 
   // save brings both sides together now. Only one such exchange is under way at a time.
-  async save(): Promise<void> {
+  save(): Promise<void> {
     this.cancel();
-    if (this.busy || this.ended) return;
-    this.busy = true;
+    if (!this.ended) this.saving ??= this.exchange().finally(() => (this.saving = undefined));
+    return this.saving ?? Promise.resolve();
+  }
+
+  // end stops all but an exchange that is under way.
+  end(): void {
+    this.ended = true;
+    this.cancel();
+  }
+
+  private async exchange(): Promise<void> {
     try {
-      while (!this.ended && (this.dirty || this.told > this.base.revision)) {
-        if (this.told > this.base.revision) await this.pull();
+      while (this.dirty || this.unanswered || this.told > this.base.revision) {
+        if (this.unanswered || this.told > this.base.revision) await this.pull();
         if (!this.dirty) break;
+        const sent = { ...this.mine, revision: this.base.revision };
+        this.unanswered = sent;
         this.on.saved("saving");
-        const sent = this.mine;
         try {
-          const { revision } = await this.io.put({ ...sent, revision: this.base.revision });
+          const { revision } = await this.io.put(sent);
           this.base = { ...sent, revision };
           this.mine = { ...this.mine, revision };
+          this.unanswered = undefined;
         } catch (err) {
           if ((err as { code?: string }).code !== "revision_conflict") throw err;
           await this.pull();
@@ -77,25 +106,20 @@ export class DocumentSync {
     } catch (err) {
       this.on.saved("unsaved", err instanceof Error ? err.message : String(err));
       this.schedule(retry);
-    } finally {
-      this.busy = false;
     }
-  }
-
-  end(): void {
-    this.ended = true;
-    this.cancel();
   }
 
   private async pull(): Promise<void> {
     const theirs = await this.io.get();
-    if (this.ended || theirs.revision === this.base.revision) {
+    if (theirs.revision === this.base.revision) {
+      this.unanswered = undefined;
       this.told = Math.min(this.told, theirs.revision);
       return;
     }
-    const { doc, conflicts } = mergeDocuments(this.base, this.mine, theirs);
+    const { doc, conflicts } = mergeKept(this.kept, theirs);
     this.base = theirs;
     this.mine = doc;
+    this.unanswered = undefined;
     this.told = Math.max(this.told, theirs.revision);
     this.on.document(doc);
     if (conflicts) this.on.conflicts(conflicts);

@@ -1,15 +1,14 @@
 // What could not be saved yet stays in this browser, so that a closed tab loses nothing while the server is away.
 
-import { mergeDocuments } from "../../log/merge";
+import type { Merged } from "../../log/merge";
+import { mergeKept, type Kept } from "../../log/sync";
 import type { Document } from "../../proto/types";
-
-interface Draft { base: Document; mine: Document }
 
 const key = (session: string): string => `talaria.draft.${session}`;
 
-export function keepDraft(session: string, base: Document, mine: Document): void {
+export function keepDraft(session: string, kept: Kept): void {
   try {
-    localStorage.setItem(key(session), JSON.stringify({ base, mine } satisfies Draft));
+    localStorage.setItem(key(session), JSON.stringify(kept));
   } catch { /* it does not fit; the page warns before it is closed */ }
 }
 
@@ -18,11 +17,10 @@ export function dropDraft(session: string): void {
 }
 
 // withDraft is a document with what was left unsaved here.
-export function withDraft(session: string, doc: Document): Document {
+export function withDraft(session: string, doc: Document): Merged {
   try {
-    const kept = JSON.parse(localStorage.getItem(key(session)) ?? "null") as Draft | null;
-    return kept ? mergeDocuments(kept.base, kept.mine, doc).doc : doc;
-  } catch {
-    return doc;
-  }
+    const kept = JSON.parse(localStorage.getItem(key(session)) ?? "null") as Kept | null;
+    if (kept) return mergeKept(kept, doc);
+  } catch { /* not a draft */ }
+  return { doc, conflicts: 0 };
 }

@@ -80,7 +80,7 @@ export class Notebook {
       {
         document: (doc) => (this.doc = doc),
         saved: (state) => this.setSaved(state),
-        conflicts: (n) => this.say(`Another tab edited ${n === 1 ? "a cell" : `${n} cells`} that you edited too. Both versions are kept, theirs below yours.`),
+        conflicts: (n) => this.sayConflicts(n),
       },
     );
     this.terminals = new Terminals(id, { say: (text, tone) => this.say(text, tone), leave: () => this.selection.toCells() });
@@ -217,8 +217,8 @@ export class Notebook {
   private setSaved(state: "saved" | "saving" | "unsaved"): void {
     this.saved = state;
     if (!this.documentReady) return; // what an earlier visit left has not been looked at yet
-    if (state === "unsaved") keepDraft(this.id, this.sync.base, this.sync.mine);
-    else if (state === "saved" && !this.sync.dirty) dropDraft(this.id);
+    if (this.sync.dirty || this.sync.kept.unanswered) keepDraft(this.id, this.sync.kept);
+    else if (state === "saved") dropDraft(this.id);
   }
 
   private forget(): void {
@@ -231,9 +231,11 @@ export class Notebook {
     try {
       this.doc = await this.sync.load();
       if (!this.readOnly) {
-        this.doc = withDraft(this.id, this.doc);
+        const { doc, conflicts } = withDraft(this.id, this.doc);
+        this.doc = doc;
         this.documentReady = true;
-        this.sync.edit(this.doc);
+        this.sync.edit(doc);
+        if (conflicts) this.sayConflicts(conflicts);
       }
       if (this.doc.imported) {
         await this.loadImported();
@@ -488,6 +490,10 @@ export class Notebook {
 
   say(text: string, tone: "quiet" | "bad" = "quiet", action?: Action): void {
     this.voice.say(text, tone, action);
+  }
+
+  private sayConflicts(count: number): void {
+    this.say(`Another tab edited ${count === 1 ? "a cell" : `${count} cells`} that you edited too. Both versions are kept, theirs below yours.`);
   }
 
   // told describes how a run ended.
