@@ -9,6 +9,7 @@ class Fake {
   doc: Document = { ...noDocument, cells: [{ id: "a", cell_type: "code", source: "1" }, { id: "b", cell_type: "code", source: "2" }] };
   down = false;
   loses = false; // the answer of the next save
+  logEnd = 100;
   timers: (() => void)[] = [];
   puts = 0;
 
@@ -19,10 +20,12 @@ class Fake {
         this.puts++;
         if (this.down) throw Object.assign(new Error("away"), { code: "unreachable" });
         if (doc.revision !== this.doc.revision) throw Object.assign(new Error("conflict"), { code: "revision_conflict" });
+        if (doc.through > this.logEnd) throw Object.assign(new Error("field through must be a seq of the log"), { code: "invalid_request" });
         this.doc = { ...doc, revision: doc.revision + 1 };
         if (this.loses) throw Object.assign(new Error("lost"), { code: "unreachable" });
         return this.doc;
       },
+      logEnd: () => this.logEnd,
       later: (work) => {
         this.timers.push(work);
         return () => (this.timers = this.timers.filter((t) => t !== work));
@@ -147,6 +150,16 @@ describe("a save whose answer is lost", () => {
     await server.rest();
     expect(sources(server.doc)).toBe("x = 1|2");
   });
+});
+
+test("a document that was made for a longer log is saved for the one that there is", async () => {
+  const server = new Fake();
+  const one = tab(server);
+  await one.sync.load();
+  server.logEnd = 40;
+  one.sync.edit({ ...one.sync.mine, through: 90, title: "new" });
+  await one.sync.save();
+  expect([server.doc.through, server.doc.title, one.told.saved.at(-1)]).toEqual([40, "new", "saved"]);
 });
 
 test("a tab that is left while it saves saves all", async () => {

@@ -8,6 +8,7 @@ import type { Document } from "../proto/types";
 export interface DocumentIO {
   get(): Promise<Document>;
   put(doc: Document): Promise<Document>; // refused with code "revision_conflict" where another revision is there
+  logEnd(): number; // the log's last seq; Infinity while it is not known
   later(work: () => void, ms: number): () => void;
 }
 
@@ -89,7 +90,8 @@ export class DocumentSync {
       while (this.dirty || this.unanswered || this.told > this.base.revision) {
         if (this.unanswered || this.told > this.base.revision) await this.pull();
         if (!this.dirty) break;
-        const sent = { ...this.mine, revision: this.base.revision };
+        // A log that lost its end may end before what an edit of before knew.
+        const sent = { ...this.mine, revision: this.base.revision, through: Math.min(this.mine.through, this.io.logEnd()) };
         this.unanswered = sent;
         this.on.saved("saving");
         try {

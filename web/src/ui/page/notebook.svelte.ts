@@ -76,7 +76,8 @@ export class Notebook {
 
   constructor(readonly id: string, readonly readOnly: boolean) {
     this.sync = new DocumentSync(
-      { get: () => getDocument(id), put: (doc) => putDocument(id, doc), later: (work, ms) => { const t = setTimeout(work, ms); return () => clearTimeout(t); } },
+      { get: () => getDocument(id), put: (doc) => putDocument(id, doc), logEnd: () => (this.helloSeq < 0 ? Infinity : Math.max(this.helloSeq, this.intake.seq)),
+        later: (work, ms) => { const t = setTimeout(work, ms); return () => clearTimeout(t); } },
       {
         document: (doc) => (this.doc = doc),
         saved: (state) => this.setSaved(state),
@@ -138,6 +139,7 @@ export class Notebook {
     this.limits = session.limits;
     this.reapAt = session.reap_at ? Date.parse(session.reap_at) : undefined;
     this.log = greeted(this.log, session, view);
+    if (this.doc.through > session.last_seq) this.doc = { ...this.doc, through: session.last_seq }; // the log has lost its end
     this.settle();
   }
 
