@@ -273,6 +273,26 @@ describe("honest states", () => {
   });
 });
 
+describe("saving", () => {
+  test("that fails says why, in the top line and when it is asked for, until it works again", async () => {
+    const id = await server.session("Refused", ["a = 1"]);
+    const tab = await open();
+    const { page } = tab;
+    await tab.show(id);
+    const document = `**/v1/sessions/${id}/document`;
+    await page.route(document, (route) => route.request().method() !== "PUT" ? route.fallback()
+      : route.fulfill({ status: 413, contentType: "application/problem+json", body: JSON.stringify({ status: 413, code: "payload_too_large", detail: "the body is over 16 MiB" }) }));
+    await tab.type("c-1", "a = 2");
+    await page.waitForSelector(".topline >> text=Not saved: the body is over 16 MiB");
+    await page.keyboard.press("Control+s");
+    await page.waitForSelector(".toast.bad >> text=Not saved: the body is over 16 MiB");
+    await page.unroute(document);
+    await page.waitForSelector(".not-saved", { state: "detached" });
+    expect((await server.call<Document>("GET", `/v1/sessions/${id}/document`)).cells[0]?.source).toBe("a = 2");
+    tab.complaints.splice(0); // of the 413
+  });
+});
+
 describe("a shared link", () => {
   test("shows all and changes nothing, until it is revoked", async () => {
     const id = await server.session("Shared", ["# Words", "print('seen')"]);

@@ -39,7 +39,7 @@ export class Notebook {
   reapAt = $state<number>();
   cpu = $state.raw<CPU>();
   link = $state<Link>("connecting");
-  saved = $state<"saved" | "saving" | "unsaved">("saved");
+  notSaved = $state(""); // why saving has failed more than once; "" where it has not
   loaded = $state(false);
   gone = $state(false);
   stopping = $state(0); // when an interrupt was asked for and nothing has stopped yet
@@ -80,7 +80,7 @@ export class Notebook {
         later: (work, ms) => { const t = setTimeout(work, ms); return () => clearTimeout(t); } },
       {
         document: (doc) => (this.doc = doc),
-        saved: (state) => this.setSaved(state),
+        saved: (state, why) => this.setSaved(state, why),
         conflicts: (n) => this.sayConflicts(n),
       },
     );
@@ -216,8 +216,12 @@ export class Notebook {
     if (link !== "connecting" || this.link !== "down") this.link = link;
   }
 
-  private setSaved(state: "saved" | "saving" | "unsaved"): void {
-    this.saved = state;
+  private failure = ""; // why the last save failed
+
+  private setSaved(state: "saved" | "saving" | "unsaved", why = ""): void {
+    if (why && this.failure) this.notSaved = why;
+    if (why) this.failure = why;
+    if (state === "saved") this.failure = this.notSaved = "";
     if (!this.documentReady) return; // what an earlier visit left has not been looked at yet
     if (this.sync.dirty || this.sync.kept.unanswered) keepDraft(this.id, this.sync.kept);
     else if (state === "saved") dropDraft(this.id);
@@ -463,7 +467,8 @@ export class Notebook {
 
   async save(): Promise<void> {
     await this.sync.save();
-    if (!this.sync.dirty) this.say("Already saved.");
+    if (this.failure) this.say(`Not saved: ${this.failure}`, "bad");
+    else this.say("Already saved.");
   }
 
   // restore brings a run's outputs back that the page has dropped.
