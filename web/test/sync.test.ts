@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { change, noDocument } from "../src/log/cells";
-import { DocumentSync, mergeKept, type DocumentIO, type Kept } from "../src/log/sync";
+import { mergeDocuments } from "../src/log/merge";
+import { baseFor, DocumentSync, type DocumentIO, type Kept } from "../src/log/sync";
 import { large, SessionSocket, type Host, type Listener } from "../src/proto/socket";
 import type { Document, Event } from "../src/proto/types";
 
@@ -123,7 +124,7 @@ describe("a save whose answer is lost", () => {
     one.type("a", "x = 12");
     const kept = JSON.parse(JSON.stringify(one.sync.kept)) as Kept; // the tab ends before an answer comes
     await save;
-    const { doc, conflicts } = mergeKept(kept, server.doc);
+    const { doc, conflicts } = mergeDocuments(baseFor(kept, server.doc), kept.mine, server.doc);
     expect([sources(doc), conflicts]).toEqual(["x = 12|2", 0]);
   });
   test("does not undo what is typed back", async () => {

@@ -2,7 +2,7 @@
 // others saved meanwhile.
 
 import { noDocument } from "./cells";
-import { mergeDocuments, sameDocument, type Merged } from "./merge";
+import { mergeDocuments, sameDocument } from "./merge";
 import type { Document } from "../proto/types";
 
 export interface DocumentIO {
@@ -21,10 +21,9 @@ export interface DocumentListener {
 // Kept is what is not saved, and what it was made from.
 export interface Kept { base: Document; mine: Document; unanswered?: Document }
 
-// mergeKept merges it with what the server has. Where that is a save whose answer was lost, it is no change by somebody else.
-export function mergeKept({ base, mine, unanswered }: Kept, theirs: Document): Merged {
-  return mergeDocuments(unanswered && sameDocument(unanswered, theirs) ? unanswered : base, mine, theirs);
-}
+// baseFor is what it is to be merged with the server's document by: where that is a save whose answer was lost, nobody else changed it.
+export const baseFor = ({ base, unanswered }: Kept, theirs: Document): Document =>
+  unanswered && sameDocument(unanswered, theirs) ? unanswered : base;
 
 const rest = 700; // ms without typing before a save
 const retry = 3000;
@@ -118,7 +117,7 @@ export class DocumentSync {
       this.told = Math.min(this.told, theirs.revision);
       return;
     }
-    const { doc, conflicts } = mergeKept(this.kept, theirs);
+    const { doc, conflicts } = mergeDocuments(baseFor(this.kept, theirs), this.mine, theirs);
     this.base = theirs;
     this.mine = doc;
     this.unanswered = undefined;

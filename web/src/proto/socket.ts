@@ -17,7 +17,7 @@ export interface Listener {
   usage(frame: UsageFrame): void;
   link(link: Link): void;
   changed(): void; // the log is another one: forget what came from it
-  gone(): void; // the session was deleted
+  gone(deleted: boolean): void; // the session was deleted; or it is not there, or not for the present owner
   refused(status: number): void; // 401: the token is not valid (any more)
 }
 
@@ -197,7 +197,7 @@ export class SessionSocket {
     else this.rejectAll((asked) => !asked.again);
     if (code === 1000 && reason === "session_deleted") {
       this.end();
-      this.on.gone();
+      this.on.gone(true);
       return;
     }
     this.cancel = this.host.later(() => void this.again(), this.delay * (0.75 + Math.random() / 2));
@@ -217,7 +217,7 @@ export class SessionSocket {
       }
       if (status === 404) {
         this.end();
-        this.on.gone();
+        this.on.gone(false);
         return;
       }
       const cut = this.position() > 0 && this.position() < firstSeq - 1; // what came next is not in the log any more

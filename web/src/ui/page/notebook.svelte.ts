@@ -18,7 +18,7 @@ import { approvalWords, askedWords, resolvedWords, runWords, titleOf, whyWords }
 import { aside } from "./aside";
 import { wentBack, woke } from "./back";
 import { serverNow, setClock } from "./clock";
-import { dropDraft, keepDraft, withDraft } from "./draft";
+import { Draft } from "./draft";
 import { editors } from "./editors";
 import { outputsOf, withOutputs } from "./past";
 import { Panels } from "./panels.svelte";
@@ -69,6 +69,9 @@ export class Notebook {
   );
   private readonly approving = new Set<string>(); // approvals that are answered here
   private readonly asking = new Set<string>(); // cells whose run the server has not confirmed
+  private draft: Draft | undefined; // once what earlier pages left has been looked at
+  private greet: (session: Session) => void = () => {};
+  private readonly greeted = new Promise<Session>((resolve) => (this.greet = resolve));
   private documentReady = false;
   private helloSeq = -1;
   private lostAt = 0; // seq when the connection was lost; 0: it was not
@@ -91,7 +94,10 @@ export class Notebook {
       usage: (frame) => this.takeUsage(frame),
       link: (link) => this.setLink(link),
       changed: () => this.forget(),
-      gone: () => (this.gone = true),
+      gone: (deleted) => {
+        this.gone = true;
+        if (deleted) this.draft?.forget();
+      },
       refused: () => (readOnly ? (this.gone = true) : location.reload()),
     });
   }
@@ -107,9 +113,15 @@ export class Notebook {
     addEventListener("online", hurry, { signal });
     document.addEventListener("visibilitychange", () => {
       if (document.visibilityState === "visible") hurry();
-      else void this.sync.save();
+      else {
+        void this.sync.save();
+        this.draft?.flush();
+      }
     }, { signal });
-    addEventListener("pagehide", () => this.keepPlace(), { signal });
+    addEventListener("pagehide", () => {
+      this.keepPlace();
+      this.draft?.flush();
+    }, { signal });
     addEventListener("beforeunload", (event) => {
       if (!this.readOnly && this.sync.dirty) event.preventDefault();
     }, { signal });
@@ -133,6 +145,7 @@ export class Notebook {
 
   private hello(session: Session, view: boolean): void {
     this.session = session;
+    this.greet(session);
     this.helloSeq = session.last_seq;
     void setClock();
     this.usage = session.usage;
@@ -222,9 +235,9 @@ export class Notebook {
     if (why && this.failure) this.notSaved = why;
     if (why) this.failure = why;
     if (state === "saved") this.failure = this.notSaved = "";
-    if (!this.documentReady) return; // what an earlier visit left has not been looked at yet
-    if (this.sync.dirty || this.sync.kept.unanswered) keepDraft(this.id, this.sync.kept);
-    else if (state === "saved") dropDraft(this.id);
+    const { kept, dirty } = this.sync;
+    if (dirty || kept.unanswered) this.draft?.keep(kept);
+    else if (state === "saved") this.draft?.drop();
   }
 
   private forget(): void {
@@ -237,10 +250,13 @@ export class Notebook {
     try {
       this.doc = await this.sync.load();
       if (!this.readOnly) {
-        const { doc, conflicts } = withDraft(this.id, this.doc);
-        this.doc = doc;
+        const draft = new Draft(await this.greeted);
+        const { doc, conflicts } = draft.take(this.sync.base);
+        this.draft = draft;
+        this.doc = { ...doc, through: Math.max(this.sync.base.through, Math.min(doc.through, this.helloSeq)) };
         this.documentReady = true;
-        this.sync.edit(doc);
+        this.sync.edit(this.doc);
+        draft.flush();
         if (conflicts) this.sayConflicts(conflicts);
       }
       if (this.doc.imported) {
