@@ -80,6 +80,21 @@ describe("nothing is lost", () => {
     expect((await server.call<Document>("GET", `/v1/sessions/${id}/document`)).cells[0]?.source).toBe("a = 'typed in vain?'");
   });
 
+  test("of a cell that is run while the server is away, when the page shows the list of sessions before it is back", async () => {
+    const id = await server.session("Left", ["print('ran')"]);
+    const tab = await open();
+    const { page } = tab;
+    await tab.show(id);
+    await server.end("SIGKILL");
+    await page.waitForSelector("text=Reconnecting, nothing is lost");
+    await tab.cell("c-1").locator("button.number").click();
+    await tab.cell("c-1").locator("text=Runs when the server is back.").waitFor();
+    await page.click(".rail .mark");
+    await page.waitForSelector(".cell", { state: "detached" });
+    await server.launch();
+    await expect.poll(async () => (await server.call<{ items: unknown[] }>("GET", `/v1/sessions/${id}/executions`)).items.length, { timeout: patience }).toBe(1);
+  });
+
   test("of what two tabs write into one notebook", async () => {
     const id = await server.session("Two", ["a = 1", "b = 2", "c = 3"]);
     const one = await open();

@@ -75,6 +75,7 @@ export class Notebook {
   private documentReady = false;
   private helloSeq = -1;
   private lostAt = 0; // seq when the connection was lost; 0: it was not
+  private ended = false; // the page shows something else
   private readonly ending = new AbortController();
 
   constructor(readonly id: string, readonly readOnly: boolean) {
@@ -123,7 +124,7 @@ export class Notebook {
       this.draft?.flush();
     }, { signal });
     addEventListener("beforeunload", (event) => {
-      if (!this.readOnly && this.sync.dirty) event.preventDefault();
+      if (!this.readOnly && this.sync.dirty || this.asking.size) event.preventDefault();
     }, { signal });
   }
 
@@ -132,13 +133,20 @@ export class Notebook {
     if (this.loaded) keepPlace(this.id, { cell: id, mode, caret: editors.get(id)?.cursor() ?? 0 });
   }
 
+  // end leaves the session. The connection stays until the server has the cells that were run while it was away.
   end(): void {
     void this.sync.save();
-    this.ending.abort();
-    this.socket.end();
+    this.ended = true;
+    if (!this.asking.size) this.disconnect();
     this.terminals.end();
     this.sync.end();
+    this.draft?.flush();
     this.voice.end();
+  }
+
+  private disconnect(): void {
+    this.ending.abort();
+    this.socket.end();
   }
 
   // What comes from the server
@@ -399,6 +407,7 @@ export class Notebook {
       { id: runID(cell.id), again: true },
     ));
     this.asking.delete(id);
+    if (this.ended && !this.asking.size) this.disconnect();
   }
 
   async runMany(which: (index: number, here: number) => boolean): Promise<void> {
