@@ -47,6 +47,31 @@ async function openTerminal(tab: Tab): Promise<void> {
 }
 
 describe("a terminal in the page", () => {
+  test("is not connected to once the page shows something else", async () => {
+    const id = await server.session("Left");
+    const tab = await open();
+    const { page } = tab;
+    await tab.show(id);
+    const sockets: string[] = [];
+    page.on("websocket", (socket) => sockets.push(socket.url()));
+    let go = () => {};
+    const held = new Promise<void>((resolve) => (go = resolve));
+    await page.route("**/terminals", async (route) => {
+      await held;
+      await route.continue();
+    });
+    const asked = page.waitForRequest("**/terminals");
+    await page.click(".rail >> role=button[name='Terminal']");
+    await asked;
+    await page.click(".rail .mark");
+    await page.waitForSelector("#new-session-name");
+    const made = page.waitForResponse((answer) => answer.url().endsWith("/terminals") && answer.request().method() === "POST");
+    go();
+    await (await made).finished();
+    await page.evaluate(() => fetch("/healthz").then((answer) => answer.text())); // a socket would have been opened by then
+    expect(sockets).toEqual([]);
+  });
+
   test("is a shell in the sandbox, also while a cell runs; keys go to it until one leaves it", async () => {
     const id = await server.session("Shell", ["open('there.txt', 'w').write('x')\nimport time\ntime.sleep(600)"]);
     const tab = await open();

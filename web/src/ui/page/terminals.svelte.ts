@@ -96,6 +96,7 @@ export class Terminals {
   selected = $state("");
   failed = $state("");
   private busy = false;
+  private ended = false; // the page shows something else
 
   constructor(private readonly session: string, private readonly io: { leave(): void; say(text: string, tone?: "bad"): void }) {}
 
@@ -144,6 +145,7 @@ export class Terminals {
   }
 
   end(): void {
+    this.ended = true;
     for (const t of this.list) t.dispose();
     this.list = [];
   }
@@ -168,6 +170,7 @@ export class Terminals {
   }
 
   private attach(id: string, isNew: boolean): void {
+    if (this.ended) return;
     const path = this.path();
     const host: TerminalHost = {
       open: (after) => {
