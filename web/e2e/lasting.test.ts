@@ -308,6 +308,32 @@ describe("saving", () => {
   });
 });
 
+describe("signing in again", () => {
+  test("brings back what was not saved, and nobody is asked about it", async () => {
+    const id = await server.session("Signed out", ["a = 1"]);
+    const tab = await open();
+    const { page } = tab;
+    await tab.show(id);
+    await server.end("SIGKILL");
+    await page.waitForSelector("text=Reconnecting, nothing is lost");
+    await tab.type("c-1", "a = 'typed before'");
+    await tab.context.clearCookies();
+    const asked: string[] = [];
+    page.on("dialog", (dialog) => {
+      asked.push(dialog.type());
+      void dialog.dismiss();
+    });
+    await server.launch();
+    await page.waitForSelector("input[name=token]");
+    expect(asked).toEqual([]);
+    await page.goto(`${server.url}/?token=${server.token}`);
+    await page.waitForSelector("#new-session-name");
+    await tab.show(id);
+    await expect.poll(async () => (await server.call<Document>("GET", `/v1/sessions/${id}/document`)).cells[0]?.source, { timeout: patience }).toBe("a = 'typed before'");
+    tab.complaints.splice(0); // of the 401
+  });
+});
+
 describe("a shared link", () => {
   test("shows all and changes nothing, until it is revoked", async () => {
     const id = await server.session("Shared", ["# Words", "print('seen')"]);
@@ -341,6 +367,17 @@ describe("a shared link", () => {
 });
 
 describe("notebook files", () => {
+  test("that are imported elsewhere come with their outputs", async () => {
+    const id = await server.session("Elsewhere", ["1"]);
+    const tab = await open();
+    await tab.show(id);
+    await server.call("POST", `/v1/sessions/${id}/notebook`, {
+      nbformat: 4, nbformat_minor: 5, metadata: {},
+      cells: [{ id: "k", cell_type: "code", metadata: {}, execution_count: 5, source: "6 * 7", outputs: [{ output_type: "execute_result", execution_count: 5, data: { "text/plain": "42 of old" }, metadata: {} }] }],
+    });
+    await tab.cell("k").locator("text=42 of old").waitFor();
+  });
+
   test("go in and out", async () => {
     const id = await server.session("Exchange", ["1"]);
     const tab = await open();

@@ -42,6 +42,7 @@ export class Notebook {
   notSaved = $state(""); // why saving has failed more than once; "" where it has not
   loaded = $state(false);
   gone = $state(false);
+  signedOut = $state(false);
   stopping = $state(0); // when an interrupt was asked for and nothing has stopped yet
   unsent = $state.raw<ReadonlySet<string>>(new Set()); // cells that run once the server is back
   caughtUp = $state(0); // lines that came after a lost connection
@@ -83,7 +84,7 @@ export class Notebook {
       { get: () => getDocument(id), put: (doc) => putDocument(id, doc), logEnd: () => (this.helloSeq < 0 ? Infinity : Math.max(this.helloSeq, this.intake.seq)),
         later: (work, ms) => { const t = setTimeout(work, ms); return () => clearTimeout(t); } },
       {
-        document: (doc) => (this.doc = doc),
+        document: (doc) => this.changed(doc),
         saved: (state, why) => this.setSaved(state, why),
         conflicts: (n) => this.sayConflicts(n),
       },
@@ -99,7 +100,7 @@ export class Notebook {
         this.gone = true;
         if (deleted) this.draft?.forget();
       },
-      refused: () => (readOnly ? (this.gone = true) : location.reload()),
+      refused: () => (readOnly ? (this.gone = true) : this.signIn()),
     });
   }
 
@@ -126,6 +127,14 @@ export class Notebook {
     addEventListener("beforeunload", (event) => {
       if (!this.readOnly && this.sync.dirty || this.asking.size) event.preventDefault();
     }, { signal });
+  }
+
+  // signIn loads the page again, which asks for a token then. What is not saved comes back from the draft; where that does not hold
+  // it, the browser asks first, and the person may stay.
+  private signIn(): void {
+    this.signedOut = true;
+    if (this.draft?.flush() && !this.asking.size) this.ending.abort();
+    location.reload();
   }
 
   private keepPlace(): void {
@@ -256,8 +265,8 @@ export class Notebook {
 
   private async loadDocument(): Promise<void> {
     try {
-      this.doc = await this.sync.load();
-      if (!this.readOnly) {
+      if (!this.documentReady) this.doc = await this.sync.load();
+      if (!this.documentReady && !this.readOnly) {
         const draft = new Draft(await this.greeted);
         const { doc, conflicts } = draft.take(this.sync.base);
         this.draft = draft;
@@ -273,12 +282,22 @@ export class Notebook {
     } catch (err) {
       if (!(err instanceof Refused) || err.status !== 501) {
         if (err instanceof Refused && err.status === 404) return;
-        setTimeout(() => void this.loadDocument(), 1000);
+        if (!this.ended) setTimeout(() => void this.loadDocument(), 1000);
         return;
       }
     }
     this.documentReady = true;
     this.settle();
+  }
+
+  // changed takes in what others made of the document. An import replaces all of its cells, and has outputs of its own.
+  private changed(doc: Document): void {
+    const known = new Set(this.doc.cells.map((cell) => cell.id));
+    const imported = doc.imported && (!this.doc.imported || !doc.cells.some((cell) => known.has(cell.id)));
+    this.doc = doc;
+    if (!imported) return;
+    this.undoing.forget();
+    void this.attempt(() => this.loadImported());
   }
 
   private async loadImported(): Promise<void> {
