@@ -37,6 +37,7 @@ type heldHost struct {
 
 	mu     sync.Mutex // guards the fields below
 	of     string     // the session; "": none
+	broken string     // the session for which Stop fails once; "": none
 	saving func(session string)
 }
 
@@ -69,7 +70,14 @@ func (h *heldHost) Stop(ctx context.Context, key record.Key, reason string) erro
 	if held {
 		h.of = ""
 	}
+	broken := h.broken == key.Session
+	if broken {
+		h.broken = ""
+	}
 	h.mu.Unlock()
+	if broken {
+		return errors.New("the host does not respond")
+	}
 	if held {
 		close(h.waits)
 		<-h.goesOn
@@ -194,6 +202,31 @@ func TestASandboxWhoseEndTakesLongHoldsUpNoOther(t *testing.T) {
 	close(held.goesOn)
 	<-slow.Deleted()
 	<-ended
+}
+
+func TestASandboxThatCouldNotBeKilledStillEnds(t *testing.T) {
+	h, held := fakeHandler(t)
+	s := h.testSandbox(t, time.Now().Add(-time.Minute))
+	h.expiry.set("ann", s.ID(), time.Now().Add(time.Hour))
+	defer h.expiry.stop()
+	held.mu.Lock()
+	held.broken = s.Serial()
+	held.mu.Unlock()
+	if err := h.kill(t.Context(), "ann", s.ID()); err == nil {
+		t.Fatal("the sandbox was killed although its host does not respond")
+	}
+	h.expiry.mu.Lock()
+	timer := h.expiry.timers[place{"ann", s.ID()}]
+	h.expiry.mu.Unlock()
+	if timer == nil {
+		t.Error("the sandbox has no timer")
+	}
+	h.expire(t.Context(), place{"ann", s.ID()})
+	select {
+	case <-s.Deleted():
+	default:
+		t.Error("the sandbox is still there after its end")
+	}
 }
 
 func TestTheServerDoesNotWaitForVariablesOfASandboxWhoseTimeIsOver(t *testing.T) {

@@ -271,10 +271,14 @@ func (h *Handler) killSandbox(q *request) error {
 	return q.nothing()
 }
 
-// kill deletes a sandbox.
+// kill deletes a sandbox. If that fails, the sandbox still ends at its time.
 func (h *Handler) kill(ctx context.Context, owner, id string) error {
 	h.expiry.forget(owner, id)
-	return h.Sessions.Delete(ctx, owner, id)
+	err := h.Sessions.Delete(ctx, owner, id)
+	if err != nil {
+		h.expiry.set(owner, id, time.Now().Add(retryEnd)) // expire looks up when the sandbox ends
+	}
+	return err
 }
 
 // listRunning answers GET sandboxes of the first version: all that run.
