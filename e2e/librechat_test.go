@@ -207,6 +207,16 @@ func TestLibreChatRunsCodeInConversations(t *testing.T) {
 	})
 }
 
+func TestLibreChatGetsWhatAProgramPrintsBesideLargeDisplays(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	l := s.libreKey(s.Token)
+	r := l.post(t, "/exec", fields{"lang": "py", "code": "from IPython.display import display, HTML\nfor i in range(25):\n    display(HTML(chr(97 + i) * (1 << 20)))\nprint('X')\n1/0"})
+	if r.Stdout != "X\n" || !strings.Contains(r.Stderr, "ZeroDivisionError") || r.Code != 1 {
+		t.Errorf("stdout %.100q, stderr %.300q, code %d", r.Stdout, r.Stderr, r.Code)
+	}
+}
+
 func TestLibreChatRunsOtherLanguages(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})

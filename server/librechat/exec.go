@@ -3,6 +3,7 @@ package librechat
 import (
 	"context"
 	"errors"
+	"iter"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -146,7 +147,11 @@ func (h *Handler) exec(q *request) error {
 	if err != nil {
 		return h.left(ctx, q, w, id, err)
 	}
-	return q.answer(w.result(e))
+	done, err := w.result(q.command(), e)
+	if err != nil {
+		return err
+	}
+	return q.answer(done)
 }
 
 // left ends an execution whose client has gone; what the server's shutdown ended is told.
@@ -233,15 +238,67 @@ type outputFile struct {
 
 var exitStatus = regexp.MustCompile(`returned non-zero exit status (-?\d+)\.$|^(-?\d+)$`)
 
+// printed folds what a program has printed from its events: displays, which LibreChat does not show, are left out. complete is
+// false if something is missing. An exception is not among the outputs.
+func printed(events iter.Seq2[api.Event, error]) (list []api.Output, complete bool, err error) {
+	var fold api.Outputs
+	begun := false
+	for event, err := range events {
+		if err == nil {
+			event, err = event.Decoded()
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		fits := true
+		switch body := event.Body.(type) {
+		case api.ExecutionStarted:
+			begun = true
+		case api.Stream:
+			fits = fold.AddWithin(body, len(body.Text), api.MaxAnswer/2)
+		case api.ExecuteResult:
+			body.Data = api.MIMEBundle{"text/plain": body.Data["text/plain"]}
+			fits = fold.AddWithin(body, len(body.Data["text/plain"]), api.MaxAnswer/2)
+		case api.DisplayData:
+			fold.Add(api.DisplayData{}) // it carries out a clear_output that waits
+		case api.ClearOutput:
+			fold.Add(body)
+		}
+		if !fits {
+			return fold.List(), false, nil
+		}
+	}
+	return fold.List(), begun, nil
+}
+
 // result translates an execution that has ended.
-func (w *workplace) result(e api.Execution) result {
+func (w *workplace) result(ctx context.Context, e api.Execution) (result, error) {
+	outputs, complete := e.Outputs, true
+	if e.OutputsOmitted {
+		var err error
+		if outputs, complete, err = printed(w.Journal().ExecutionEvents(ctx, e.ID, 0)); err != nil {
+			return result{}, err
+		}
+	}
+	return w.translate(e, outputs, complete), nil
+}
+
+// translate is result with the outputs, and whether they are all that the program printed.
+func (w *workplace) translate(e api.Execution, outputs []api.Output, complete bool) result {
 	r := result{SessionID: w.ID(), Status: string(e.Status), WallTime: e.Usage.DurationMS}
 	if w.conversation {
 		r.RuntimeSession, r.RuntimeStatus = w.ID(), w.status
 	}
 	var stdout, stderr strings.Builder
 	stderr.WriteString(w.notes)
-	for _, o := range e.Outputs {
+	failed := false
+	raise := func(e api.ErrorOutput) {
+		failed, r.Code = true, 1
+		if text := r.exception(e); text != "" {
+			stderr.WriteString(text + "\n")
+		}
+	}
+	for _, o := range outputs {
 		switch {
 		case o.OutputType == "stream" && o.Name == "stderr":
 			stderr.WriteString(o.Text)
@@ -253,13 +310,13 @@ func (w *workplace) result(e api.Execution) result {
 				stdout.WriteString(text + "\n")
 			}
 		case o.OutputType == "error":
-			r.Code = 1
-			if text := r.exception(o.Error); text != "" {
-				stderr.WriteString(text + "\n")
-			}
+			raise(o.Error)
 		}
 	}
-	if e.Status != api.StatusOK && r.Code == 0 && e.Status != api.StatusError {
+	if e.Error != nil && !failed {
+		raise(*e.Error)
+	}
+	if e.Status != api.StatusOK && r.Code == 0 && (e.Status != api.StatusError || !failed) {
 		r.Code = 1
 	}
 	if e.Status != api.StatusOK && e.Status != api.StatusError {
@@ -271,6 +328,9 @@ func (w *workplace) result(e api.Execution) result {
 	}
 	if e.TruncatedBytes > 0 {
 		stderr.WriteString(strconv.FormatInt(e.TruncatedBytes, 10) + " bytes of output were left out: print less, or write to a file\n")
+	}
+	if !complete {
+		stderr.WriteString("some output was left out: print less, or write to a file\n")
 	}
 	r.Stdout, r.Stderr = w.Redacted(stdout.String()), w.Redacted(stderr.String())
 	for _, a := range e.Artifacts {

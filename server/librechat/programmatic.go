@@ -280,7 +280,11 @@ func (h *Handler) round(q *request, w *workplace, c continuation) error {
 	if !e.Status.Final() {
 		return q.answer(waiting(w, c, e))
 	}
-	p := progress{Status: statusCompleted, result: w.result(e)}
+	r, err := w.result(q.command(), e)
+	if err != nil {
+		return err
+	}
+	p := progress{Status: statusCompleted, result: r}
 	if e.Status != api.StatusOK && e.Status != api.StatusError {
 		p.Status, p.Error = statusError, "Execution failed or timed out"
 	}
