@@ -294,6 +294,27 @@ func TestLibreChatFiles(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
+	t.Run("another file of the same name replaces an unchanged copy, also an older one", func(t *testing.T) {
+		var refs []fields
+		for _, text := range []string{"older", "newer"} {
+			up := decode[libreUpload](t, string(l.upload(t, "/upload", map[string]string{"entity_id": "agent-2"}, [][2]string{{"same.txt", text}}, 200).body))
+			refs = append(refs, fields{"id": up.Files[0].FileID, "storage_session_id": up.StorageID, "name": "same.txt"})
+		}
+		show := "print(open('same.txt').read())"
+		if r := run(t, show, refs[1]); r.Stdout != "newer\n" {
+			t.Errorf("the first one: %+v", r)
+		}
+		if r := run(t, show, refs[0]); r.Stdout != "older\n" {
+			t.Errorf("the older one: %+v", r)
+		}
+		if r := run(t, show, refs[0], refs[1]); r.Stdout != "newer\n" {
+			t.Errorf("both in one request: %+v", r)
+		}
+		run(t, "open('same.txt', 'w').write('changed')", refs[1])
+		if r := run(t, show, refs[0]); r.Stdout != "changed\n" {
+			t.Errorf("an older upload replaced what code has changed: %+v", r)
+		}
+	})
 	t.Run("the directory has the name that models are told", func(t *testing.T) {
 		if os.Getenv(tierVariable) == "landlock" {
 			t.Skip("paths are the machine's in the tier landlock")

@@ -371,21 +371,55 @@ func open(q *request, s *session.Session, found api.File, ref fileRef, take func
 	return take(input{name: name, file: file, File: entry, from: s})
 }
 
-// bring copies the files of a request into the session. A file that the session has with the same name stays if it is newer: code has
-// changed it since it was uploaded.
+// maxBrought is how many copies are remembered. Beyond that all are forgotten, and only newer uploads replace them.
+const maxBrought = 10_000
+
+// copyKey names a file of a session.
+type copyKey struct{ serial, name string }
+
+// brought is the upload that a session's file was copied from, and when the copy was written.
+type brought struct {
+	serial, path string
+	at           time.Time
+}
+
+// bring copies the files of a request into the session. A file that the session has with the same name stays if it is newer, since code
+// has changed it since it was uploaded, unless it is an unchanged copy of another upload.
 func (h *Handler) bring(q *request, w *workplace, refs []fileRef) error {
 	notes, err := h.inputs(q, refs, func(in input) error {
 		if in.from.ID() == w.ID() && in.from.Serial() == w.Serial() && in.Path == in.name {
 			return nil
 		}
-		if have, err := w.Files().Stat(q.Context(), in.name); err == nil && !have.ModifiedAt.Before(in.ModifiedAt.Time) {
+		key, source := copyKey{w.Serial(), in.name}, brought{serial: in.from.Serial(), path: in.Path}
+		if have, err := w.Files().Stat(q.Context(), in.name); err == nil && !have.ModifiedAt.Before(in.ModifiedAt.Time) && !h.replaces(key, source, have) {
 			return nil
 		}
-		_, _, err := w.Files().Put(q.command(), in.name, in.file)
+		_, made, err := w.Files().Put(q.command(), in.name, in.file)
+		if err == nil {
+			source.at = made.ModifiedAt.Time
+			h.remember(key, source)
+		}
 		return err
 	})
 	w.notes += notes
 	return err
+}
+
+// replaces reports whether the file is an unchanged copy of another upload than source.
+func (h *Handler) replaces(key copyKey, source brought, have api.File) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	old, known := h.brought[key]
+	return known && old.at.Equal(have.ModifiedAt.Time) && (old.serial != source.serial || old.path != source.path)
+}
+
+func (h *Handler) remember(key copyKey, source brought) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.brought) >= maxBrought {
+		clear(h.brought)
+	}
+	h.brought[key] = source
 }
 
 // texts returns the text files of a request, and a line for each other one.

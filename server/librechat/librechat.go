@@ -55,6 +55,7 @@ type Handler struct {
 	mu      sync.Mutex                              // guards the fields below
 	waiting map[requestName]context.CancelCauseFunc // programs that a client waits for and can cancel
 	swept   map[string]string                       // where the next sweep of an owner's sessions begins
+	brought map[copyKey]brought                     // the uploads that files of sessions were copied from
 }
 
 // request is one request on its way through a handler.
@@ -68,7 +69,7 @@ type requestKey struct{}
 
 // New returns a handler. It starts nothing.
 func New(cfg Config) *Handler {
-	h := &Handler{Config: cfg, mux: http.NewServeMux(), argv: make(chan struct{}, 1), waiting: map[requestName]context.CancelCauseFunc{}, swept: map[string]string{}}
+	h := &Handler{Config: cfg, mux: http.NewServeMux(), argv: make(chan struct{}, 1), waiting: map[requestName]context.CancelCauseFunc{}, swept: map[string]string{}, brought: map[copyKey]brought{}}
 	for pattern, handle := range map[string]func(*request) error{
 		"GET /v1/health":                            h.health,
 		"POST /v1/exec":                             h.exec,
