@@ -1,6 +1,7 @@
 package jupyter
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -75,5 +76,16 @@ func TestWhatClientsThatHaveGoneLeaveBehindIsBounded(t *testing.T) {
 	}
 	if n := len(other.kernel.parents); n != maxEnded {
 		t.Errorf("%d requests that have ended are kept", n)
+	}
+}
+
+func TestAReplyHasTheNumberOfItsCell(t *testing.T) {
+	k := client("tab") // it came back while the cell ran
+	list := k.finished(parent{client: "tab"}, api.Execution{Status: api.StatusOK, StartedAt: new(api.Time), ExecutionCount: new(int64(7))})
+	var content struct {
+		Count int64 `json:"execution_count"`
+	}
+	if err := json.Unmarshal(list[0].content, &content); err != nil || list[0].header.MsgType != "execute_reply" || content.Count != 7 {
+		t.Errorf("the reply is %s (%v), want the number 7", list[0].content, err)
 	}
 }

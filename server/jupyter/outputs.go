@@ -115,6 +115,9 @@ func (k *channels) finished(p parent, e api.Execution) []message {
 			content["user_expressions"] = k.expressions
 		}
 		content["execution_count"] = k.count
+		if e.ExecutionCount != nil { // a client that was away has not seen the cell start
+			content["execution_count"] = *e.ExecutionCount
+		}
 		list = append(list, message{channel: shell, header: header{MsgType: "execute_reply"}, parent: p.head, content: content.raw()})
 	}
 	return append(list, k.idle(p.head))
