@@ -304,7 +304,7 @@ func (k *kernel) dial(ctx context.Context) (*websocket.Conn, error) {
 	target := "ws" + base + "/jupyter/api/kernels/" + kernelwire.KernelID(k.cfg.Session) + "/channels?session_id=" + url.QueryEscape(k.name)
 	dialer := websocket.Dialer{Proxy: http.ProxyFromEnvironment, HandshakeTimeout: handshakeTimeout, Subprotocols: []string{kernelwire.Subprotocol}}
 	conn, resp, err := dialer.DialContext(ctx, target, http.Header{"Authorization": {"token " + server.Token}})
-	if errors.Is(err, websocket.ErrBadHandshake) && resp.StatusCode < http.StatusInternalServerError {
+	if errors.Is(err, websocket.ErrBadHandshake) && resp.StatusCode < http.StatusInternalServerError && resp.StatusCode != http.StatusTooManyRequests {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 		var problem struct {
 			Message string `json:"message"`

@@ -3,6 +3,7 @@ package zmqkernel
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -135,4 +136,16 @@ func freePort(t *testing.T) int {
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
+}
+
+func TestAServerWithTooManyRequestsIsNotGone(t *testing.T) {
+	for status, want := range map[int]bool{http.StatusTooManyRequests: false, http.StatusNotFound: true} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		defer server.Close()
+		k := &kernel{cfg: Config{Session: "s", Find: func() (Server, error) { return Server{URL: server.URL}, nil }}}
+		_, err := k.dial(t.Context())
+		if gone := new(goneError); err == nil || errors.As(err, &gone) != want {
+			t.Errorf("%d: %v; want the end of the kernel: %v", status, err, want)
+		}
+	}
 }
