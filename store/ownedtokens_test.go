@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -65,5 +66,31 @@ func TestTheLastUseOfATokenIsKept(t *testing.T) {
 		if want := one.ID != store.TokenID("tal_c"); used != want || !want && one.LastUsedAt != nil {
 			t.Errorf("%s was last used at %v", one.ID, one.LastUsedAt)
 		}
+	}
+}
+
+func TestATokenKeepsWhatItGivesAccessTo(t *testing.T) {
+	s := open(t, t.TempDir())
+	ctx := t.Context()
+	do(t, s, func(tx *store.Tx) error { return tx.InsertSession(sample(1, "ann", "chat:1")) })
+	later := time.Now().Add(time.Hour).UnixMilli()
+	do(t, s, func(tx *store.Tx) error {
+		return tx.InsertSessionToken(1, "tal_session", store.SessionToken{ID: "s", Rights: "read", CreatedAt: 1, EndsAt: later})
+	})
+	for range 2 { // the same again is no change
+		if err := s.PutToken(ctx, "tal_a", "alice", false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, taken := range []string{"tal_a", "tal_session"} {
+		if err := s.PutToken(ctx, taken, "admin", true); !errors.Is(err, store.ErrTokenTaken) {
+			t.Errorf("%s for the first owner: %v", taken, err)
+		}
+	}
+	if owner, first, _ := s.Owner(ctx, "tal_a"); owner != "alice" || first {
+		t.Errorf("alice's token is %s's, first %v", owner, first)
+	}
+	if owner, _, ok := s.Owner(ctx, "tal_session"); ok {
+		t.Errorf("the session's token is also %s's", owner)
 	}
 }

@@ -12,13 +12,22 @@ import (
 	"talaria/api"
 )
 
-// PutToken makes token valid for owner. first marks the owner that runs the server.
+// ErrTokenTaken means that the token belongs to another owner, or to one session.
+var ErrTokenTaken = errors.New("this token belongs to another owner or to a session")
+
+// PutToken makes token valid for owner. first marks the owner that runs the server. It fails with [ErrTokenTaken] rather
+// than change what a token gives access to.
 func (s *Store) PutToken(ctx context.Context, token, owner string, first bool) error {
 	hash := sha256.Sum256([]byte(token))
 	return s.Do(ctx, Write{Apply: func(t *Tx) error {
-		return t.exec(`INSERT INTO tokens (hash, owner, first, created_at) VALUES (?, ?, ?, ?)
-			ON CONFLICT (hash) DO UPDATE SET owner = excluded.owner, first = excluded.first`,
+		err := t.one(`INSERT INTO tokens (hash, owner, first, created_at)
+			SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS (SELECT 1 FROM shares WHERE hash = ?1)
+			ON CONFLICT (hash) DO UPDATE SET first = excluded.first WHERE owner = excluded.owner`,
 			hash[:], owner, first, time.Now().UnixMilli())
+		if errors.Is(err, ErrNotFound) {
+			return ErrTokenTaken
+		}
+		return err
 	}})
 }
 

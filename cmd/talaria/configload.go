@@ -228,7 +228,7 @@ func (r *configReader) readFlags(flags *pflag.FlagSet) (failed error) {
 	flags.Visit(func(f *pflag.Flag) {
 		key := strings.ReplaceAll(f.Name, "-", "_")
 		field, err := r.find(key)
-		if err != nil {
+		if err != nil || key == "token" { // --token is a client's: the server's is preset by TALARIA_TOKEN or the file
 			return // a flag of the command alone
 		}
 		value := f.Value.String()

@@ -111,12 +111,10 @@ type ownServer struct {
 // startOwn starts a server on the state directory and waits until it is ready. If another process takes the directory at the
 // same moment, that one's server is waited for, and the result is nil.
 func startOwn(parent context.Context, cmd *cobra.Command) (*ownServer, error) {
-	c, err := load(cmd)
+	c, err := ownConfig(cmd)
 	if err != nil {
 		return nil, err
 	}
-	c.Addr = "127.0.0.1:0"
-	c.OrphanTTL = min(c.OrphanTTL, ownOrphanTTL)
 	ctx, end := context.WithCancel(context.WithoutCancel(parent))
 	own := &ownServer{end: end, done: make(chan struct{})}
 	go func() {
@@ -148,6 +146,17 @@ func startOwn(parent context.Context, cmd *cobra.Command) (*ownServer, error) {
 		case <-check.C:
 		}
 	}
+}
+
+// ownConfig is the configuration of a server that this command starts.
+func ownConfig(cmd *cobra.Command) (config, error) {
+	c, err := load(cmd)
+	c.Addr = "127.0.0.1:0"
+	c.OrphanTTL = min(c.OrphanTTL, ownOrphanTTL)
+	if c.sources["token"] == "TALARIA_TOKEN" { // it says whom to act for, and is not to become the first owner's
+		c.Token = ""
+	}
+	return c, err
 }
 
 func (o *ownServer) exited() bool {

@@ -341,13 +341,16 @@ func firstToken(ctx context.Context, db *store.Store, c config) (token string, e
 	}
 	kept := strings.TrimSpace(string(b))
 	token = first(c.Token, kept, newToken())
+	if err := db.PutToken(ctx, token, firstOwner, true); errors.Is(err, store.ErrTokenTaken) {
+		return "", fmt.Errorf("%s cannot be the first owner's token: %w; unset it, or set it to a token of its own",
+			first(c.sources["token"], path), err)
+	} else if err != nil {
+		return "", err
+	}
 	if kept != "" && kept != token { // a preset one takes its place
 		if err := db.RevokeToken(ctx, store.TokenID(kept)); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return "", err
 		}
-	}
-	if err := db.PutToken(ctx, token, firstOwner, true); err != nil {
-		return "", err
 	}
 	return token, writePrivate(path, token)
 }
