@@ -162,7 +162,12 @@ func Set[T any](into, given *T) {
 	}
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Detail) }
+func (e *Error) Error() string {
+	if e.Code == "" { // of something between client and server
+		return e.Detail
+	}
+	return fmt.Sprintf("%s: %s", e.Code, e.Detail)
+}
 
 // Is makes errors.Is(err, api.Errorf(code, "")) compare codes only.
 func (e *Error) Is(target error) bool {
