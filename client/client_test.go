@@ -166,9 +166,9 @@ func TestEachCallGoesWhereTheContractSays(t *testing.T) {
 				s, err := c.Stats(ctx)
 				return s.Kernels + s.Sessions[api.StateIdle], err
 			}, int64(5)},
-		{"healthy", `GET /healthz`, 200, "ok",
+		{"healthy", `GET /healthz`, 200, `{"status":"ok","version":"v1"}`,
 			func(ctx context.Context, c *client.Client) (any, error) { return nil, c.Healthy(ctx) }, nil},
-		{"ready", `GET /readyz`, 200, "ok",
+		{"ready", `GET /readyz`, 200, `{"status":"ready"}`,
 			func(ctx context.Context, c *client.Client) (any, error) { return nil, c.Ready(ctx) }, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {

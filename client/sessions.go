@@ -106,12 +106,24 @@ func (c *Client) Stats(ctx context.Context) (api.Stats, error) {
 
 // Healthy returns nil while the server answers.
 func (c *Client) Healthy(ctx context.Context) error {
-	_, err := c.call(ctx, http.MethodGet, "/healthz", nil, nil, nil)
-	return err
+	return c.health(ctx, "/healthz", "ok")
 }
 
 // Ready returns nil once sessions can be made.
 func (c *Client) Ready(ctx context.Context) error {
-	_, err := c.call(ctx, http.MethodGet, "/readyz", nil, nil, nil)
-	return err
+	return c.health(ctx, "/readyz", "ready")
+}
+
+// health returns nil if the server is in that status. Another program that listens at the address does not answer so.
+func (c *Client) health(ctx context.Context, path, want string) error {
+	var answer struct {
+		Status string `json:"status"`
+	}
+	if _, err := c.call(ctx, http.MethodGet, path, nil, nil, &answer); err != nil {
+		return err
+	}
+	if answer.Status != want {
+		return &api.Error{Type: "about:blank", Status: http.StatusOK, Detail: "what answers there is not a talaria server"}
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -361,6 +362,9 @@ func (s *Server) Terminate(t *testing.T) {
 	t.Helper()
 	if took, state := s.Signal(t, syscall.SIGTERM); !state.Success() {
 		t.Errorf("SIGTERM: the server ended after %v with %v", took, state)
+	}
+	if _, err := os.Stat(filepath.Join(s.StateDir, "url")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the server left its address to clients: %v", err)
 	}
 }
 

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"talaria/client"
+	"talaria/store"
 )
 
 func write(t *testing.T, path, text string) {
@@ -31,6 +35,11 @@ func served(t *testing.T, token string) (dir string) {
 	dir = t.TempDir()
 	write(t, filepath.Join(dir, "url"), server.URL+"\n")
 	write(t, filepath.Join(dir, "token"), token+"\n")
+	db, err := store.Open(t.Context(), dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
 	return dir
 }
 
@@ -88,4 +97,38 @@ func TestAllCommandsFindTheStateDirectoryByOneRule(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestNoTokenIsSentToTheAddressOfAServerThatHasEnded(t *testing.T) {
+	asked := make(chan string, 1)
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- r.Header.Get("Authorization")
+	}))
+	t.Cleanup(other.Close)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "url"), other.URL)
+	write(t, filepath.Join(dir, "token"), "the-token-of-the-first-owner")
+	write(t, filepath.Join(dir, "lock"), "")
+	_, err := ran(t, "sessions", "--state-dir", dir)
+	if err == nil || statusOf(err) != exitUnreachable || !strings.Contains(err.Error(), "no running server found (the server of "+dir+" has ended)") {
+		t.Error(err)
+	}
+	if out, err := ran(t, "url", "--state-dir", dir); err == nil {
+		t.Errorf("the server that has ended is at %s", out)
+	}
+	select {
+	case token := <-asked:
+		t.Errorf("another program got %q", token)
+	default:
+	}
+}
+
+func TestAnotherProgramIsNoServer(t *testing.T) {
+	for _, body := range []string{"", "{}", "hello"} {
+		other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(body)) }))
+		if err := client.New(other.URL, "").Ready(t.Context()); isAnswer(err) {
+			t.Errorf("%q is taken for the answer of a server: %v", body, err)
+		}
+		other.Close()
+	}
 }

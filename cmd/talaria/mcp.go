@@ -95,10 +95,10 @@ func named(cmd *cobra.Command) bool {
 	return err == nil && address != ""
 }
 
-// isAnswer reports whether a server answered, be it with an error.
+// isAnswer reports whether a server answered, be it with an error. What other programs and proxies answer has no code.
 func isAnswer(err error) bool {
 	var refused *api.Error
-	return err == nil || errors.As(err, &refused)
+	return err == nil || errors.As(err, &refused) && refused.Code != ""
 }
 
 // ownServer is a server in this process. A nil one is the server of another process.

@@ -121,6 +121,9 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return lockedBy(c.StateDir, err)
 	}
 	defer closing(&err, db.Close)
+	if err := forgetAddress(c.StateDir); err != nil { // a killed server's
+		return err
+	}
 	listener, err := listen(ctx, c.Addr) // before a host is started that would stay
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s (%w); choose another address with --addr", c.Addr, reason(err))
@@ -182,6 +185,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return err
 	}
 	base := "http://" + reachable(listener.Addr().String())
+	defer closing(&err, func() error { return forgetAddress(c.StateDir) })
 	if err := writePrivate(filepath.Join(c.StateDir, "url"), base); err != nil {
 		return err
 	}
@@ -198,6 +202,16 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	announce(log, stdout, c, i.environments[0], i.tier, base, token)
 	defer serveHermes(ctx, broker, i.sessions, log)()
 	return serveUntil(ctx, srv, listener, ownAddresses, log)
+}
+
+// forgetAddress deletes what tells clients where the server is.
+func forgetAddress(dir string) error {
+	for _, name := range []string{"url", "pid"} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("forget the server's address: %w", err)
+		}
+	}
+	return nil
 }
 
 // announce says that the server runs and where. The token is printed on a terminal only: elsewhere it would stay in a log.

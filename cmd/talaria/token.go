@@ -76,7 +76,7 @@ and a running server closes their sockets and streams within a second. Sessions 
 	show := &cobra.Command{
 		Use: "show", Short: "Print the first owner's token, from the state directory", Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printKept(cmd, "token", func(token string) any {
+			return printKept(cmd, firstOwnersToken, func(token string) any {
 				return map[string]string{"id": store.TokenID(token), "owner": firstOwner, "token": token}
 			})
 		},
@@ -91,20 +91,22 @@ func urlCommand() *cobra.Command {
 		Short: "Print the URL of the server that uses the state directory",
 		Args:  arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printKept(cmd, "url", func(url string) any { return map[string]string{"url": url} })
+			return printKept(cmd, runningAt, func(url string) any { return map[string]string{"url": url} })
 		},
 	}
 	addJSON(cmd)
 	return cmd
 }
 
-// printKept prints a small file that the server writes when it starts. object is what it is in JSON.
-func printKept(cmd *cobra.Command, name string, object func(text string) any) error {
+func firstOwnersToken(dir string) (string, error) { return given("", "", filepath.Join(dir, "token")) }
+
+// printKept prints what the server keeps in its state directory for clients. object is what it is in JSON.
+func printKept(cmd *cobra.Command, read func(dir string) (string, error), object func(text string) any) error {
 	dir, err := stateDir(cmd)
 	if err != nil {
 		return err
 	}
-	text, err := given("", "", filepath.Join(dir, name))
+	text, err := read(dir)
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {
 			return fmt.Errorf("%w; run this as the server's user", err)
