@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -69,9 +71,7 @@ func getFile(cmd *cobra.Command, c *connection, args []string) error {
 		_, err := io.Copy(cmd.OutOrStdout(), d)
 		return err
 	}
-	if info, err := os.Stat(local); err == nil && info.IsDir() {
-		local = filepath.Join(local, path.Base(args[1]))
-	}
+	local = inFolder(local, path.Base(args[1]))
 	n, err := download(local, d)
 	if err != nil {
 		return err
@@ -88,23 +88,53 @@ func printSaved(cmd *cobra.Command, path string, bytes int64) error {
 	return err
 }
 
-// download writes a file in one step: a connection that breaks leaves nothing, or what was there.
+// inFolder is where to save a file: below local if that is a folder, else there.
+func inFolder(local, name string) string {
+	if info, err := os.Stat(local); err == nil && info.IsDir() {
+		return filepath.Join(local, name)
+	}
+	return local
+}
+
+// download writes a file in one step: a connection that breaks leaves nothing, or what was there. What is no regular file, such as
+// a device or a pipe, is written into.
 func download(local string, from io.Reader) (n int64, err error) {
-	temp, err := os.CreateTemp(filepath.Dir(local), ".talaria-*")
+	target, err := filepath.EvalSymlinks(local)
 	if err != nil {
-		return 0, err
+		target = local
 	}
-	defer os.Remove(temp.Name())
-	if n, err = io.Copy(temp, from); err == nil {
-		err = temp.Chmod(0o644)
+	info, missing := os.Lstat(target)
+	if missing == nil && !info.Mode().IsRegular() { // a link here has no target, and gets one
+		into, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE, 0o666)
+		if err != nil {
+			return 0, err
+		}
+		return copyAll(local, into, from)
 	}
-	if closed := temp.Close(); err == nil {
-		err = closed
-	}
+	name := filepath.Join(filepath.Dir(target), ".talaria-"+rand.Text())
+	temp, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // as the umask has it
 	if err != nil {
+		return 0, fmt.Errorf("save %s: %w", quoted(local), withoutPath(err))
+	}
+	defer os.Remove(name)
+	if missing == nil {
+		if err := temp.Chmod(info.Mode().Perm()); err != nil {
+			return 0, errors.Join(err, temp.Close())
+		}
+	}
+	if n, err = copyAll(local, temp, from); err != nil {
+		return n, err
+	}
+	return n, os.Rename(name, target)
+}
+
+// copyAll writes what comes from a reader to a file, and closes it.
+func copyAll(local string, to *os.File, from io.Reader) (n int64, err error) {
+	n, err = io.Copy(to, from)
+	if err = errors.Join(err, to.Close()); err != nil {
 		return n, fmt.Errorf("save %s: %w", quoted(local), err)
 	}
-	return n, os.Rename(temp.Name(), local)
+	return n, nil
 }
 
 func putFile(cmd *cobra.Command, c *connection, args []string) error {

@@ -105,6 +105,7 @@ func exportCommand() *cobra.Command {
 				_, err := cmd.OutOrStdout().Write(notebook)
 				return err
 			}
+			file = inFolder(file, args[0]+".ipynb")
 			n, err := download(file, bytes.NewReader(notebook))
 			if err != nil {
 				return err
