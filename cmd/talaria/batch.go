@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 
@@ -105,14 +104,14 @@ func (b *batchRun) request(cmd *cobra.Command, name string) (req api.BatchReques
 // run creates the job and prints its results until it ends. The end of ctx cancels the job.
 func (b *batchRun) run(ctx context.Context, req api.BatchRequest) error {
 	interrupted := ctx
-	ctx = context.WithoutCancel(ctx)
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	job, err := b.client.CreateBatch(ctx, req)
 	if err != nil {
 		return err
 	}
 	defer context.AfterFunc(interrupted, func() {
-		signal.Reset() // a second Ctrl-C ends this program
-		_, _ = b.client.CancelBatch(ctx, job.ID)
+		untilAnswered(ctx, b.err, "cancellation", func() error { _, err := b.client.CancelBatch(ctx, job.ID); return err })
 	})()
 	counts := map[api.ExecutionStatus]int{}
 	for event, err := range b.client.BatchEvents(ctx, job.ID, 0) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,7 +57,7 @@ cell timed out, 130 it was interrupted, 137 its kernel died. A cell that calls s
 				return err
 			}
 			e.client = c.Client
-			e.in = bufio.NewReader(cmd.InOrStdin())
+			e.answers.in = cmd.InOrStdin()
 			e.out, e.err = e.screen(cmd.OutOrStdout()), e.screen(cmd.ErrOrStderr())
 			return reached(c.url, e.run(cmd.Context(), code))
 		},
@@ -104,12 +104,14 @@ type execution struct {
 	timeout   float64
 	json      bool
 	raw       bool
-	in        *bufio.Reader // one for all questions, since it reads ahead
+	answers   answers
 	out, err  *screen
 	images    int
 	pictures  string // how to save one; "": --artifacts
+	failed    error  // why output was lost
 	explains  bool   // how the cell ended, so that the traceback of a timeout waits for that
 	stopped   []string
+	stop      func() // interrupts the cell
 }
 
 // screen is where output of the cell goes.
@@ -145,15 +147,19 @@ func (e *execution) source(cmd *cobra.Command, args []string) (string, error) {
 }
 
 func (e *execution) run(ctx context.Context, code string) (err error) {
-	// A first Ctrl-C interrupts the cell; what is left to do is bounded by the server's time-out.
-	interrupted := ctx
-	ctx = context.WithoutCancel(ctx)
+	// A first Ctrl-C interrupts the cell, as does output that nobody takes; what is left to do is bounded by the server's time-out.
+	signal.Ignore(syscall.SIGPIPE) // or it would end this program before the session is deleted
+	interrupted, stop := context.WithCancel(ctx)
+	defer stop()
+	e.stop = stop
+	ctx, fail := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer fail(nil)
 	var found api.Session
 	if e.session == "" {
 		if found, err = e.client.CreateSession(ctx, e.request); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, e.client.DeleteSession(ctx, found.ID)) }()
+		defer func() { err = errors.Join(err, e.client.DeleteSession(context.WithoutCancel(ctx), found.ID)) }()
 	} else if found, err = e.ensure(ctx); err != nil {
 		return err
 	}
@@ -173,9 +179,9 @@ func (e *execution) run(ctx context.Context, code string) (err error) {
 		return err
 	}
 	defer context.AfterFunc(interrupted, func() {
-		signal.Reset() // a second Ctrl-C ends this program
-		_ = e.client.Interrupt(ctx, session, id)
+		untilAnswered(ctx, e.err.Writer, "interrupt", func() error { return e.client.Interrupt(ctx, session, id) })
 	})()
+	defer e.answers.close()
 	for {
 		event, err := socket.Next(ctx)
 		if err != nil {
@@ -187,9 +193,67 @@ func (e *execution) run(ctx context.Context, code string) (err error) {
 			}
 			continue
 		}
-		done, err := e.show(ctx, socket, event)
+		if event, err = event.Decoded(); err != nil {
+			return err
+		}
+		switch b := event.Body.(type) {
+		case api.InputRequested:
+			e.print(e.err, b.Prompt)
+			e.answers.begin(interrupted, b.Password, func(ctx context.Context, line string) {
+				if err := reply(ctx, socket, b, line); err != nil && ctx.Err() == nil {
+					fail(err)
+				}
+			})
+		case api.InputClosed:
+			e.answers.close()
+		}
+		done, err := e.show(ctx, event)
 		if done != nil || err != nil {
-			return errors.Join(err, e.status(done))
+			return errors.Join(err, e.end(interrupted, done))
+		}
+	}
+}
+
+// reply answers a question of the cell, unless somebody else was faster.
+func reply(ctx context.Context, socket *client.Socket, q api.InputRequested, line string) error {
+	_, err := socket.Do(ctx, "input_reply", map[string]any{"request_id": q.RequestID, "value": line})
+	if errors.Is(err, api.Errorf(api.CodeNoInputPending, "")) {
+		return nil
+	}
+	return err
+}
+
+// end is the exit status as an error, where a signal or lost output may have ended the cell.
+func (e *execution) end(interrupted context.Context, done *api.Execution) error {
+	err := e.status(done)
+	if e.failed != nil {
+		if errors.Is(e.failed, syscall.EPIPE) { // as the shell shows for other programs in a pipe
+			return exitError(128 + int(syscall.SIGPIPE))
+		}
+		return fmt.Errorf("write the output: %w", withoutPath(e.failed))
+	}
+	var cause signalled
+	if done != nil && (done.Status == api.StatusInterrupted || done.Status == api.StatusCancelled) && errors.As(context.Cause(interrupted), &cause) {
+		return exitError(cause.status())
+	}
+	return err
+}
+
+// untilAnswered repeats a call until the server answers it, be it with a refusal, or ctx ends.
+func untilAnswered(ctx context.Context, stderr io.Writer, name string, call func() error) {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		err := call()
+		refused := new(api.Error)
+		if err == nil || errors.As(err, &refused) && refused.Status < 500 || ctx.Err() != nil {
+			return
+		}
+		if pause == 100*time.Millisecond {
+			fmt.Fprintf(stderr, "talaria: the %s has not reached the server, and is sent again until it does; Ctrl-C ends this program\n", name)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
 		}
 	}
 }
@@ -216,7 +280,7 @@ func (e *execution) reportInstallation(event api.Event) error {
 }
 
 // show prints an event; it returns the execution with its last one.
-func (e *execution) show(ctx context.Context, socket *client.Socket, event api.Event) (*api.Execution, error) {
+func (e *execution) show(ctx context.Context, event api.Event) (*api.Execution, error) {
 	if e.json {
 		if err := e.printEvent(event); err != nil {
 			return nil, err
@@ -243,8 +307,6 @@ func (e *execution) show(ctx context.Context, socket *client.Socket, event api.E
 			return nil, nil
 		}
 		e.print(e.err, colourTraceback(e.err.Writer, strings.Join(b.Traceback, "\n")+"\n"))
-	case api.InputRequested:
-		return nil, e.answer(ctx, socket, b)
 	case api.ArtifactEvent:
 		return nil, e.artifact(ctx, b)
 	case api.ExecutionFinished:
@@ -263,7 +325,19 @@ func (e *execution) printEvent(event api.Event) error {
 		line = []byte(escapeControls(string(line), `\u%04x`))
 	}
 	_, err = fmt.Fprintf(e.out, "%s\n", line)
-	return err
+	e.wrote(err)
+	return nil
+}
+
+// wrote notes the first error of the output, and interrupts the cell whose output nobody takes.
+func (e *execution) wrote(err error) {
+	if err == nil || e.failed != nil {
+		return
+	}
+	e.failed = err
+	if e.stop != nil {
+		e.stop()
+	}
 }
 
 func (e *execution) print(to *screen, text string) {
@@ -273,7 +347,8 @@ func (e *execution) print(to *screen, text string) {
 	if to.terminal {
 		text = to.text.clean(text)
 	}
-	fmt.Fprint(to, text)
+	_, err := fmt.Fprint(to, text)
+	e.wrote(err)
 }
 
 // bundle prints a value: its image, saved where a folder was given or drawn where the terminal can, else its text.
@@ -357,18 +432,6 @@ func quoted(path string) string {
 
 // endOfInput is the answer that makes input() raise EOFError.
 const endOfInput = "\x04"
-
-// answer reads a line for the cell.
-func (e *execution) answer(ctx context.Context, socket *client.Socket, q api.InputRequested) error {
-	e.print(e.err, q.Prompt)
-	line, err := e.in.ReadString('\n')
-	if err != nil && line == "" {
-		e.print(e.err, "\n")
-		line = endOfInput
-	}
-	_, err = socket.Do(ctx, "input_reply", map[string]any{"request_id": q.RequestID, "value": strings.TrimSuffix(line, "\n")})
-	return err
-}
 
 // The exceptions that a timeout raises: the first where the cell is, the other if it ignores that.
 const (

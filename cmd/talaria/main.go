@@ -21,6 +21,7 @@ var program = "talaria"
 
 func main() {
 	program = startedAs(os.Args[0])
+	endings = endingSignals()
 	inheritNoIgnored()
 	stop, err := profile()
 	if err == nil {
@@ -72,11 +73,22 @@ func (s signalled) Error() string {
 // status is what a shell shows for a program that the signal ended.
 func (s signalled) status() int { return 128 + int(s.Signal) }
 
-// untilSignal is a context that the first SIGINT or SIGTERM ends. The second one ends the program.
+// endings are the signals that end the program in order, besides SIGINT.
+var endings []os.Signal
+
+// endingSignals are SIGTERM and, unless nohup has the program ignore it, the SIGHUP of a terminal that closes.
+func endingSignals() []os.Signal {
+	if signal.Ignored(syscall.SIGHUP) {
+		return []os.Signal{syscall.SIGTERM}
+	}
+	return []os.Signal{syscall.SIGTERM, syscall.SIGHUP}
+}
+
+// untilSignal is a context that the first SIGINT or ending signal ends. The second one ends the program.
 func untilSignal() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(signals, append(endings, syscall.SIGINT)...)
 	go func() {
 		cancel(signalled{(<-signals).(syscall.Signal)})
 		signal.Stop(signals)

@@ -21,6 +21,9 @@ import (
 // questionTime bounds how long a key press waits for an answer of the kernel.
 const questionTime = time.Second
 
+// deleteTime bounds the deletion of a temporary session by a program that a signal ends.
+const deleteTime = 5 * time.Second
+
 func replCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "repl", Short: "Run Python interactively in a session", Args: arguments(0, 0),
@@ -62,6 +65,7 @@ type repl struct {
 	failure error          // why it ended
 	typed   string         // the lines of the cell above the present one
 	ctrlC   chan os.Signal
+	ending  chan os.Signal
 }
 
 func startRepl(cmd *cobra.Command, session string, attach bool) error {
@@ -72,7 +76,7 @@ func startRepl(cmd *cobra.Command, session string, attach bool) error {
 	if err != nil {
 		return err
 	}
-	r := &repl{viewer: *newViewer(cmd, c), events: make(chan api.Event), ctrlC: make(chan os.Signal, 1)}
+	r := &repl{viewer: *newViewer(cmd, c), events: make(chan api.Event), ctrlC: make(chan os.Signal, 1), ending: make(chan os.Signal, 1)}
 	r.pictures, r.session, r.artifacts = "--artifacts DIR saves it", session, flagOf(cmd, "artifacts")
 	if !attach {
 		if r.request, err = sessionRequest(cmd); err != nil {
@@ -83,10 +87,13 @@ func startRepl(cmd *cobra.Command, session string, attach bool) error {
 	defer cancel()
 	signal.Notify(r.ctrlC, os.Interrupt)
 	defer signal.Stop(r.ctrlC)
-	return reached(c.url, r.run(ctx, cmd, attach))
+	signal.Notify(r.ending, endings...) // not by cmd.Context, which the first Ctrl-C ends
+	defer signal.Stop(r.ending)
+	return reached(c.url, r.run(ctx, attach))
 }
 
-func (r *repl) run(ctx context.Context, cmd *cobra.Command, attach bool) (err error) {
+func (r *repl) run(ctx context.Context, attach bool) (err error) {
+	temporary := false
 	switch {
 	case attach:
 	case r.session != "":
@@ -94,7 +101,7 @@ func (r *repl) run(ctx context.Context, cmd *cobra.Command, attach bool) (err er
 	default:
 		var made api.Session
 		if made, err = r.client.CreateSession(ctx, r.request); err == nil {
-			r.session = made.ID
+			r.session, temporary = made.ID, true
 			defer func() { err = errors.Join(err, r.client.DeleteSession(ctx, made.ID)) }()
 		}
 	}
@@ -113,12 +120,7 @@ func (r *repl) run(ctx context.Context, cmd *cobra.Command, attach bool) (err er
 	go r.pump(pumping)
 	r.lines = newLineEditor(r.complete)
 	defer func() { err = errors.Join(err, r.lines.Close()) }()
-	defer context.AfterFunc(cmd.Context(), func() {
-		if why := (signalled{}); errors.As(context.Cause(cmd.Context()), &why) && why.Signal == syscall.SIGTERM {
-			_ = r.lines.Close()
-			os.Exit(why.status())
-		}
-	})()
+	go r.endBySignal(pumping, temporary)
 	s := r.socket.Hello().Session
 	fmt.Fprintf(r.out, "Python %s in session %s. Ctrl-D exits.\n", s.Kernel.Python, s.ID)
 	if attach {
@@ -127,6 +129,21 @@ func (r *repl) run(ctx context.Context, cmd *cobra.Command, attach bool) (err er
 		}
 	}
 	return r.loop(ctx)
+}
+
+// endBySignal ends the program when a signal says so: what is typed at a prompt would go on waiting.
+func (r *repl) endBySignal(ctx context.Context, temporary bool) {
+	select {
+	case s := <-r.ending:
+		if temporary {
+			deleting, cancel := context.WithTimeout(context.Background(), deleteTime)
+			defer cancel()
+			_ = r.client.DeleteSession(deleting, r.session)
+		}
+		_ = r.lines.Close()
+		os.Exit(signalled{s.(syscall.Signal)}.status())
+	case <-ctx.Done():
+	}
 }
 
 // pump takes events from the socket until ctx ends.
@@ -320,7 +337,7 @@ func (r *repl) cell(ctx context.Context, code string) error {
 			}
 			continue
 		}
-		done, err := r.show(ctx, r.socket, event)
+		done, err := r.show(ctx, event)
 		if err != nil {
 			return err
 		}
@@ -349,11 +366,7 @@ func (r *repl) answer(ctx context.Context, asked api.InputRequested) error {
 	case err != nil:
 		return err
 	}
-	_, err = r.socket.Do(ctx, "input_reply", map[string]any{"request_id": asked.RequestID, "value": line})
-	if errors.Is(err, api.Errorf(api.CodeNoInputPending, "")) {
-		return nil // somebody else was faster
-	}
-	return err
+	return reply(ctx, r.socket, asked, line)
 }
 
 // printable drops what a prompt cannot hold.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -60,7 +61,7 @@ func newViewer(cmd *cobra.Command, c *connection) *viewer {
 // event prints an event; it answers no question.
 func (v *viewer) event(ctx context.Context, event api.Event) error {
 	if v.json {
-		return v.printEvent(event)
+		return errors.Join(v.printEvent(event), v.failed)
 	}
 	decoded, err := event.Decoded()
 	if err != nil {
@@ -82,9 +83,9 @@ func (v *viewer) event(ctx context.Context, event api.Event) error {
 	case api.ArtifactEvent:
 		v.print(v.out, styled(v.out.Writer, dim, fmt.Sprintf("[file %s: %s]", b.Change, quoted(b.Path)))+"\n")
 	default:
-		_, err = v.show(ctx, nil, event)
+		_, err = v.show(ctx, event)
 	}
-	return err
+	return errors.Join(err, v.failed)
 }
 
 func exportCommand() *cobra.Command {
