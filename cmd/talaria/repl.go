@@ -110,7 +110,11 @@ func (r *repl) run(ctx context.Context, attach bool) (err error) {
 	}
 	options := client.AttachOptions{Reconnect: true}
 	if attach {
-		options.After = new(int64)
+		s, err := r.client.Session(ctx, r.session)
+		if err != nil {
+			return err
+		}
+		options.After = new(oldest(s, r.out.Writer))
 	}
 	if r.socket, err = r.client.Attach(ctx, r.session, options); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
@@ -25,6 +26,13 @@ func logsCommand() *cobra.Command {
 		RunE: withServer(func(cmd *cobra.Command, c *connection, args []string) error {
 			follow, _ := cmd.Flags().GetBool("follow")
 			after, _ := cmd.Flags().GetInt64("after")
+			if !cmd.Flags().Changed("after") {
+				s, err := c.Session(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				after = oldest(s, cmd.ErrOrStderr())
+			}
 			view := newViewer(cmd, c)
 			for event, err := range c.Events(cmd.Context(), args[0], client.EventsQuery{After: after, Past: !follow}) {
 				if cmd.Context().Err() != nil {
@@ -45,6 +53,14 @@ func logsCommand() *cobra.Command {
 	addJSON(cmd)
 	addConnection(cmd)
 	return cmd
+}
+
+// oldest is the position before the oldest event that the log still has, and says where there were others.
+func oldest(s api.Session, stderr io.Writer) (after int64) {
+	if s.FirstSeq > 1 {
+		fmt.Fprintf(stderr, "talaria: the log of session %s begins with event %d; what is older was deleted to save space\n", s.ID, s.FirstSeq)
+	}
+	return max(s.FirstSeq-1, 0)
 }
 
 // viewer prints a session's log.
