@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -137,13 +139,31 @@ func (e *execution) source(cmd *cobra.Command, args []string) (string, error) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "reading the cell from the terminal; end it with Ctrl-D, or use %s repl to work interactively\n", program)
 		}
 		b, err := io.ReadAll(cmd.InOrStdin())
-		return string(b), err
+		if err != nil {
+			return "", err
+		}
+		return sourceText("standard input", b)
 	}
 	b, err := os.ReadFile(args[0])
 	if err != nil {
 		return "", usagef("%v", err)
 	}
-	return string(b), nil
+	return sourceText(args[0], b)
+}
+
+// sourceText is a file's text as Python reads it, without a byte order mark. Other bytes would reach the server changed.
+func sourceText(name string, b []byte) (string, error) {
+	b = bytes.TrimPrefix(b, []byte("\ufeff"))
+	if utf8.Valid(b) {
+		return string(b), nil
+	}
+	number := 0
+	for line := range bytes.Lines(b) {
+		if number++; !utf8.Valid(line) {
+			break
+		}
+	}
+	return "", usagef("%s, line %d: not UTF-8; convert the file, for example with iconv -f LATIN1 -t UTF-8", quoted(name), number)
 }
 
 func (e *execution) run(ctx context.Context, code string) (err error) {
