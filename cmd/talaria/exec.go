@@ -110,6 +110,7 @@ type execution struct {
 	out, err  *screen
 	images    int
 	pictures  string // how to save one; "": --artifacts
+	unsaved   bool   // a file for artifacts was not saved
 	failed    error  // why output was lost
 	explains  bool   // how the cell ended, so that the traceback of a timeout waits for that
 	stopped   []string
@@ -179,7 +180,8 @@ func (e *execution) run(ctx context.Context, code string) (err error) {
 		if found, err = e.client.CreateSession(ctx, e.request); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, e.client.DeleteSession(context.WithoutCancel(ctx), found.ID)) }()
+		e.session = found.ID
+		defer func() { err = errors.Join(err, e.deleteTemporary(context.WithoutCancel(ctx))) }()
 	} else if found, err = e.ensure(ctx); err != nil {
 		return err
 	}
@@ -256,6 +258,9 @@ func (e *execution) end(interrupted context.Context, done *api.Execution) error 
 	if done != nil && (done.Status == api.StatusInterrupted || done.Status == api.StatusCancelled) && errors.As(context.Cause(interrupted), &cause) {
 		return exitError(cause.status())
 	}
+	if err == nil && e.unsaved {
+		return exitError(exitFailed)
+	}
 	return err
 }
 
@@ -328,7 +333,7 @@ func (e *execution) show(ctx context.Context, event api.Event) (*api.Execution, 
 		}
 		e.print(e.err, colourTraceback(e.err.Writer, strings.Join(b.Traceback, "\n")+"\n"))
 	case api.ArtifactEvent:
-		return nil, e.artifact(ctx, b)
+		e.artifact(ctx, b)
 	case api.ExecutionFinished:
 		return &b.Execution, nil
 	}
@@ -381,7 +386,8 @@ func (e *execution) bundle(data api.MIMEBundle) error {
 		}
 		if e.artifacts != "" {
 			e.images++
-			return e.save(fmt.Sprintf("display-%d.png", e.images), b)
+			e.save(fmt.Sprintf("display-%d.png", e.images), bytes.NewReader(b))
+			return nil
 		}
 		if drawPicture(e.out.Writer, b) {
 			return nil
@@ -395,24 +401,50 @@ func (e *execution) bundle(data api.MIMEBundle) error {
 	return nil
 }
 
-func (e *execution) artifact(ctx context.Context, a api.ArtifactEvent) error {
+// artifact saves a changed file. One whose bytes were not kept is in the workspace, where a later cell may have changed it.
+func (e *execution) artifact(ctx context.Context, a api.ArtifactEvent) {
 	if e.artifacts == "" || a.Change == api.Deleted {
-		return nil
+		return
 	}
-	d, err := e.client.GetArtifact(ctx, a.SHA256)
+	get := func() (*client.Download, error) { return e.client.GetArtifact(ctx, a.SHA256) }
+	if a.Omitted {
+		get = func() (*client.Download, error) { return e.client.GetFile(ctx, e.session, a.Path) }
+	}
+	d, err := get()
 	if err != nil {
-		return err
+		e.notSaved(fmt.Errorf("save %q: %w", a.Path, err))
+		return
 	}
 	defer d.Close()
-	b, err := io.ReadAll(d)
-	if err != nil {
-		return err
+	e.save(a.Path, d)
+}
+
+// notSaved says why a file was not saved. The session may have the only copy of it.
+func (e *execution) notSaved(err error) {
+	e.unsaved = true
+	fmt.Fprintln(e.err.Writer, "talaria:", err)
+}
+
+// deleteTemporary deletes the temporary session, unless it has files that were to be saved.
+func (e *execution) deleteTemporary(ctx context.Context) error {
+	if !e.unsaved {
+		return e.client.DeleteSession(ctx, e.session)
 	}
-	return e.save(a.Path, b)
+	fmt.Fprintf(e.err.Writer, "talaria: session %[1]s is kept, since it has files that were not saved; %[2]s files get %[1]s PATH saves one, "+
+		"and %[2]s sessions rm %[1]s deletes the session\n", e.session, program)
+	return nil
 }
 
 // save writes below the folder that was given, and nowhere else: the name comes from the sandbox.
-func (e *execution) save(name string, b []byte) error {
+func (e *execution) save(name string, from io.Reader) {
+	if err := e.saveBelow(name, from); err != nil {
+		e.notSaved(fmt.Errorf("save %q: %w", name, withoutPath(err)))
+		return
+	}
+	e.print(e.err, fmt.Sprintf("saved %s\n", quoted(filepath.Join(e.artifacts, name))))
+}
+
+func (e *execution) saveBelow(name string, from io.Reader) error {
 	if err := os.MkdirAll(e.artifacts, 0o755); err != nil {
 		return err
 	}
@@ -423,14 +455,15 @@ func (e *execution) save(name string, b []byte) error {
 	defer root.Close()
 	if dir := filepath.Dir(name); dir != "." {
 		if err := root.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("save %q: %w", name, withoutPath(err))
+			return err
 		}
 	}
-	if err := root.WriteFile(name, b, 0o644); err != nil {
-		return fmt.Errorf("save %q: %w", name, withoutPath(err))
+	to, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
 	}
-	e.print(e.err, fmt.Sprintf("saved %s\n", quoted(filepath.Join(e.artifacts, name))))
-	return nil
+	_, err = io.Copy(to, from)
+	return errors.Join(err, to.Close())
 }
 
 // withoutPath drops the path from an error of package os, since it may hold control sequences of a terminal.

@@ -102,7 +102,7 @@ func (r *repl) run(ctx context.Context, attach bool) (err error) {
 		var made api.Session
 		if made, err = r.client.CreateSession(ctx, r.request); err == nil {
 			r.session, temporary = made.ID, true
-			defer func() { err = errors.Join(err, r.client.DeleteSession(ctx, made.ID)) }()
+			defer func() { err = errors.Join(err, r.deleteTemporary(ctx)) }()
 		}
 	}
 	if err != nil {
