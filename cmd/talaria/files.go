@@ -145,6 +145,9 @@ func putFile(cmd *cobra.Command, c *connection, args []string) error {
 			return usagef("%v", err)
 		}
 		defer file.Close()
+		if info, err := file.Stat(); err == nil && info.IsDir() {
+			return usagef("%s is a folder; upload its files one by one", quoted(args[1]))
+		}
 		from, name = file, filepath.Base(args[1])
 	}
 	if len(args) > 2 {
@@ -170,17 +173,19 @@ func putFile(cmd *cobra.Command, c *connection, args []string) error {
 	return nil
 }
 
-func deleteFiles(cmd *cobra.Command, c *connection, args []string) error {
+func deleteFiles(cmd *cobra.Command, c *connection, args []string) (err error) {
+	deleted := []string{}
 	for _, name := range args[1:] {
-		if err := c.DeleteFile(cmd.Context(), args[0], name); err != nil {
-			return fmt.Errorf("%s: %w", quoted(name), err)
+		if err = c.DeleteFile(cmd.Context(), args[0], name); err != nil {
+			err = fmt.Errorf("%s: %w", quoted(name), err)
+			break
 		}
-		if !asJSON(cmd) {
+		if deleted = append(deleted, name); !asJSON(cmd) {
 			fmt.Fprintf(cmd.OutOrStdout(), "deleted %s\n", quoted(name))
 		}
 	}
 	if asJSON(cmd) {
-		return printJSON(cmd.OutOrStdout(), map[string][]string{"deleted": args[1:]})
+		return errors.Join(err, printJSON(cmd.OutOrStdout(), map[string][]string{"deleted": deleted}))
 	}
-	return nil
+	return err
 }

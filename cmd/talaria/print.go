@@ -50,7 +50,7 @@ func newTable(w io.Writer, head ...string) *table { return &table{w, [][]string{
 
 func (t *table) row(cells ...string) {
 	for i := range cells {
-		cells[i] = escapeControls(cells[i], `\x%02x`)
+		cells[i] = quoted(cells[i])
 	}
 	t.rows = append(t.rows, cells)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -160,7 +161,7 @@ func newSession(cmd *cobra.Command, c *connection, args []string) error {
 func sessionAction(name, alias, short string, do func(*cobra.Command, *connection, string) (string, error)) *cobra.Command {
 	return &cobra.Command{
 		Use: name + " ID...", Aliases: []string{alias}, Short: short, Args: arguments(1, -1),
-		RunE: withServer(func(cmd *cobra.Command, c *connection, ids []string) error {
+		RunE: withServer(func(cmd *cobra.Command, c *connection, ids []string) (failed error) {
 			type done struct {
 				ID     string `json:"id"`
 				Result string `json:"result"`
@@ -169,16 +170,17 @@ func sessionAction(name, alias, short string, do func(*cobra.Command, *connectio
 			for _, id := range ids {
 				result, err := do(cmd, c, id)
 				if err != nil {
-					return fmt.Errorf("%s: %w", id, err)
+					failed = fmt.Errorf("%s: %w", id, err)
+					break
 				}
 				if all = append(all, done{id, result}); !asJSON(cmd) {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", id, result)
 				}
 			}
 			if asJSON(cmd) {
-				return printJSON(cmd.OutOrStdout(), all)
+				return errors.Join(failed, printJSON(cmd.OutOrStdout(), all))
 			}
-			return nil
+			return failed
 		}),
 	}
 }
