@@ -129,12 +129,18 @@ type tokenRun struct {
 	out  io.Writer
 }
 
-// tokens opens the database beside a server that may be running.
+// tokens opens the database beside a server that may be running. Only token create makes one, for the server that will start there.
 func tokens(run func(context.Context, *tokenRun) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) (err error) {
 		c, err := load(cmd)
 		if err != nil {
 			return err
+		}
+		if _, err := os.Stat(filepath.Join(c.StateDir, "talaria.db")); errors.Is(err, fs.ErrNotExist) {
+			if cmd.Name() != "create" {
+				return fmt.Errorf("no server has used the state directory %s; pass the server's with --state-dir", c.StateDir)
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "talaria: no server has used the state directory %s yet; a server that uses another does not know this token\n", c.StateDir)
 		}
 		if err := os.MkdirAll(c.StateDir, 0o700); err != nil {
 			return fmt.Errorf("create the state directory: %w", err)
