@@ -6,8 +6,8 @@ import (
 	"io"
 	"os"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
+	"unsafe"
 )
 
 // answers reads lines for the questions of a cell, one question at a time. A line that is typed when its question is closed is for
@@ -74,15 +74,23 @@ func noEcho(in io.Reader) (restore func()) {
 	if !ok || !isTerminal(file) {
 		return func() {}
 	}
-	before, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
-	if err != nil {
+	var before syscall.Termios
+	if termios(file, syscall.TCGETS, &before) != nil {
 		return func() {}
 	}
-	hidden := *before
-	hidden.Lflag &^= unix.ECHO
-	hidden.Lflag |= unix.ECHONL
-	if unix.IoctlSetTermios(int(file.Fd()), unix.TCSETS, &hidden) != nil {
+	hidden := before
+	hidden.Lflag &^= syscall.ECHO
+	hidden.Lflag |= syscall.ECHONL
+	if termios(file, syscall.TCSETS, &hidden) != nil {
 		return func() {}
 	}
-	return func() { _ = unix.IoctlSetTermios(int(file.Fd()), unix.TCSETS, before) }
+	return func() { _ = termios(file, syscall.TCSETS, &before) }
+}
+
+// termios reads or sets the settings of a terminal.
+func termios(file *os.File, request uintptr, settings *syscall.Termios) error {
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, file.Fd(), request, uintptr(unsafe.Pointer(settings))); errno != 0 {
+		return errno
+	}
+	return nil
 }
