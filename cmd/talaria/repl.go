@@ -290,9 +290,18 @@ func (r *repl) incomplete(ctx context.Context, code, last string) (more bool, in
 	answer, err := r.socket.IsComplete(ctx, api.IsCompleteRequest{Code: &code})
 	if err != nil {
 		inBlock := strings.HasSuffix(strings.TrimSpace(last), ":") || strings.HasSuffix(last, `\`) || strings.Contains(code, "\n")
-		return inBlock && !blank, ""
+		return inBlock && !blank, indentAfter(last)
 	}
 	return answer.Status == api.SourceIncomplete, answer.Indent
+}
+
+// indentAfter is what the line after this one begins with, as far as a line alone can tell.
+func indentAfter(line string) string {
+	indent := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
+	if strings.HasSuffix(strings.TrimSpace(line), ":") {
+		indent += "    "
+	}
+	return indent
 }
 
 // complete asks the kernel what could stand at a place.
