@@ -140,8 +140,12 @@ func (s *Session) saveVariables(ctx context.Context, hold *artifacts.Hold, limit
 	key, count := s.key(), s.executionCount
 	limit = min(limit, s.limits.MemoryBytes)
 	s.mu.Unlock()
+	long := saveTime
+	if end, ok := ctx.Deadline(); ok { // one variable that takes too long must not cost all of them
+		long = min(long, time.Until(end)*4/5)
+	}
 	return s.variablesFile.save(ctx, hold, key, limit, count,
-		command.SaveVariables{Path: s.variablesFile.name, Seconds: saveTime.Seconds(), MaxBytes: limit})
+		command.SaveVariables{Path: s.variablesFile.name, Seconds: long.Seconds(), MaxBytes: limit})
 }
 
 // saveCopy does the same with the variables that a live checkpoint has, whatever goes on in the kernel. It fails with

@@ -337,6 +337,8 @@ SECTIONS: dict[str, list[Row]] = {
             "V.k.cat.categories.tolist() == ['a', 'b'] and str(V.t.dt.tz) == 'UTC' and V.i.isna().tolist() == [False, True]", needs="pandas"),
         Row("Series, Index, Timestamp, NA", "V = [pd.Series([1.5], name='s'), pd.MultiIndex.from_tuples([(1, 'a')]), pd.Timestamp('2024'), pd.NA, pd.NaT]",
             "V[0].name == 's' and V[1][0] == (1, 'a') and V[2].year == 2024 and V[3] is pd.NA and V[4] is pd.NaT", needs="pandas"),
+        Row("intervals of pd.cut", "V = pd.DataFrame({'x': range(8)}); V['bin'] = pd.cut(V.x, 4)",
+            "V.bin.cat.categories[0].right == 1.75 and V.groupby('bin', observed=False).x.sum().tolist() == [1, 5, 9, 13]", needs="pandas"),
         Row("groupby object", "V = pd.DataFrame({'k': [1, 1, 2], 'v': [1, 2, 3]}).groupby('k')", "V.v.sum().tolist() == [3, 3]", needs="pandas"),
         Row("figure", "import matplotlib\nmatplotlib.use('agg')\nfrom matplotlib.figure import Figure\nV = Figure(); V.add_subplot().plot([1, 3])",
             "V.axes[0].lines[0].get_ydata().tolist() == [1, 3]", needs="matplotlib"),

@@ -191,6 +191,20 @@ class Variables(Saves):
 
 
 class Limits(Saves):
+    def test_that_check_their_arrays_are_kept(self) -> None:
+        """Whether they are small, or so large that the check of what was written leaves arrays empty at first."""
+        self.python("""
+            cell("import numpy as np")
+            cell("class Weights:\\n    def __init__(self, w):\\n        assert (w == 3).all()\\n        self.w = w\\n    def __reduce__(self): return Weights, (self.w,)")
+            cell("small = Weights(np.full(10, 3.0)); large = Weights(np.full(9 << 20, 3.0))")
+            tell(saved().not_saved == [])
+        """)
+        told = self.python("""
+            load("variables", names)
+            tell([names["small"].w.tolist(), names["large"].w.sum()])
+        """)
+        self.assertEqual(told, [[3.0] * 10, 3.0 * (9 << 20)])
+
     def test_of_size_leave_out_the_largest(self) -> None:
         code = "small, large, smaller = b'x' * 1000, b'x' * 2_000_000, [b'x']"
         checks, lost = self.round_trip(code, "len(small)", how="most=1 << 20")

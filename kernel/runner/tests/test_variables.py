@@ -171,6 +171,15 @@ class Libraries(unittest.TestCase):
                         self.assertEqual(got, wanted)
                 self.assertNotEqual(v.preview, "")
 
+    def test_of_ranges_make_no_arrays(self) -> None:
+        index = pandas.RangeIndex(5, 10**9)
+        found = listed({"index": index, "frame": pandas.DataFrame({"a": [1, 2]}).index})
+        self.assertEqual((found["index"].shape, found["index"].dtype), ([10**9 - 5], "int64"))
+        self.assertLess(found["index"].size_bytes, 1000)
+        self.assertIn("999999995 in all", found["index"].preview)
+        self.assertEqual(found["frame"].preview, "[0, 1]")
+        self.assertNotIn("_data", index._cache)
+
     def test_completion_and_inspection_of_frames(self) -> None:
         frame = pandas.DataFrame({"alpha": [1, 2], "beta": ["x", "y"]})
         names = {"frame": frame, "array": numpy.zeros(2, dtype=[("field", "i4")]), "numpy": numpy}

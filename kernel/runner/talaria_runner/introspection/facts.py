@@ -127,6 +127,11 @@ def _frame(value: object, facts: Facts) -> None:
 def _series(value: object, facts: Facts) -> None:
     if comes_from(type(value), "pandas") and tabular.is_genuine(value, "pandas", "Index"):
         facts.shape = [len(value)]
+        numbers = vars(value).get("_range")
+        if isinstance(numbers, range):  # its array would have to be made, and stays in memory
+            facts.dtype, facts.size_bytes = "int64", getsizeof(numbers)
+            facts.preview = _elements(list(numbers[:12]), len(numbers))
+            return
         array = value.array
     else:
         array = tabular.manager(value).array

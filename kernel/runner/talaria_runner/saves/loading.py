@@ -6,6 +6,7 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
 import builtins
 import sys
+from math import inf
 from os import O_CLOEXEC, O_RDONLY
 from posix import close, open
 from sys import modules
@@ -128,13 +129,15 @@ def _place(value: object) -> tuple[int, int]:
 
 
 class Unpickling(_pickle.Unpickler):
-    """Loads the variables of a group, one with each call of load. With check, arrays are left empty."""
+    """Loads the variables of a group, one with each call of load. Of the memory of arrays, it reads that many bytes at most; arrays
+    for which this is not enough are left empty, and partial is set."""
 
-    def __init__(self, fd: int, parts: Parts, namespace: dict[str, object], check: bool = False) -> None:
+    def __init__(self, fd: int, parts: Parts, namespace: dict[str, object], most: float = inf) -> None:
+        self.partial = False
         self._fd = fd
         self._parts = parts
         self._namespace = namespace
-        self._check = check
+        self._left = most
         self._cells: dict[int, object] = {}
         super().__init__(archive.opened(fd, *parts.stream), buffers=self._buffers())
 
@@ -153,7 +156,13 @@ class Unpickling(_pickle.Unpickler):
         if kind == "held":
             return vars(rebuild.module(about[0]))[about[1]]
         if kind == "region":
-            return _Region(self._fd, self._parts.regions[about[0]], self._check)
+            place = self._parts.regions[about[0]]
+            fits = place[1] <= self._left
+            if fits:
+                self._left -= place[1]
+            else:
+                self.partial = True
+            return _Region(self._fd, place, fits)
         if kind == "cell":
             number = about[0]
             if number not in self._cells:
@@ -176,14 +185,14 @@ class Unpickling(_pickle.Unpickler):
 class _Region:
     """The saved memory of an array."""
 
-    def __init__(self, fd: int, place: tuple[int, int], check: bool) -> None:
+    def __init__(self, fd: int, place: tuple[int, int], fits: bool) -> None:
         self._fd = fd
         self._place = place
-        self._check = check
+        self._fits = fits
 
     def read_into(self, array: object) -> None:
         start, size = self._place
         if size != array.nbytes:
             raise _pickle.UnpicklingError("the memory of an array differs in size from the array")
-        if not self._check:
+        if self._fits:
             archive.read_into(self._fd, memoryview(rebuild.octets(array)), start)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _TRACING = 0.4  # of the time is for finding out what shares objects,
 _WRITING = 0.9  # and so much has passed when writing ends; the rest is for the index
+_CHECKED = 64 << 20  # bytes of a group's arrays that the check reads at first; those above are left empty
 _DEPTH = 20_000  # of recursion while pickling, which goes down into objects: a stack of 8 MiB has room for it
 _OF_MODULE = frozenset((
     "__name__", "__doc__", "__package__", "__loader__", "__spec__", "__file__", "__cached__", "__builtins__",
@@ -204,7 +205,18 @@ class _Saving:
             raise _Failure(name, e, False) from None
         parts = Parts([(name, self._kind(name)) for name in names], stream, regions, buffers, setting)
         del pickling  # it remembers every object
-        unpickling = Unpickling(writer.fd, parts, self._loaded, check=True)
+        unpickling = Unpickling(writer.fd, parts, self._loaded, _CHECKED)
+        try:
+            self._load(unpickling, names, values, setting)
+        except _Failure:
+            if not unpickling.partial:
+                raise
+            # Objects such as an interval check their arrays, and do not accept an empty one.
+            self._load(Unpickling(writer.fd, parts, self._loaded), names, values, setting)
+        return parts
+
+    def _load(self, unpickling: Unpickling, names: list[str], values: dict[str, object], setting: bool) -> None:
+        """Checks that the names can be loaded."""
         for name in names:
             self._tell(name)
             try:
@@ -217,7 +229,6 @@ class _Saving:
             if not setting:
                 # Values of cells are not kept twice; functions and classes are small, and have to be those with our globals.
                 self._loaded[name] = copy if self._rank(name) < 2 else values[name]
-        return parts
 
     def _rank(self, name: str) -> int:
         """0 for a module, 1 for a function or class, 2 for anything else: see sharing.Group."""
