@@ -82,6 +82,10 @@ func python(t *testing.T, path string, args ...string) string {
 	return string(out)
 }
 
+func TestAFileObjectIsNotUploadedEmptyAfterABusyAnswer(t *testing.T) {
+	python(t, "python", "testdata/busyupload.py")
+}
+
 func TestModuleIsOneFile(t *testing.T) {
 	files, err := Files()
 	if err != nil {

@@ -137,7 +137,8 @@ class Transport:
                 if not again:
                     raise self.unreachable(e) from e
             except TalariaError as e:
-                if not passing(e) or not backoff.wait(stop):
+                # A file object was read by the first attempt; a second one would send nothing, and succeed.
+                if not passing(e) or not isinstance(body, (bytes, type(None))) or not backoff.wait(stop):
                     raise
         response = connection.response
         try:
