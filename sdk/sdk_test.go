@@ -86,6 +86,10 @@ func TestAFileObjectIsNotUploadedEmptyAfterABusyAnswer(t *testing.T) {
 	python(t, "python", "testdata/busyupload.py")
 }
 
+func TestARejectedToolLeavesTheOthersWorking(t *testing.T) {
+	python(t, "python", "testdata/rejectedtool.py")
+}
+
 func TestModuleIsOneFile(t *testing.T) {
 	files, err := Files()
 	if err != nil {

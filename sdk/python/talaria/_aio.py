@@ -14,6 +14,7 @@ from typing import (
 from ._approvals import Approval
 from ._checkpoints import Checkpoint, Rollback
 from ._client import Data, Session, Talaria, dispatch, execution_body
+from ._errors import TalariaError
 from ._execution import Collector, Event, Execution, Result
 from ._http import Stop
 from ._map import Code, MapCollector, MapItem, MapResult, map_body
@@ -246,8 +247,14 @@ class AsyncSession:
     async def provide(self) -> None:
         """Hands new tools to the server. It raises TalariaError (``tool_rejected``) if the server rejects one."""
         tools, self._new = self._new, []
-        if tools:
+        if not tools:
+            return
+        try:
             await _thread(self._session._attached.add, tools)
+        except TalariaError as e:
+            if e.code != "tool_rejected":
+                self._new = tools + self._new  # the server got none of them
+            raise
 
     async def remove_tool(self, name: str) -> None:
         """Withdraws a tool that ``tool`` provided. It is not an error if it is no longer provided."""

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional
 from ._approvals import Approval, Decide, decide
 from ._errors import TalariaError
 from ._http import Backoff, Broken, Stop, Transport, passing, path
-from ._tools import Tool, ToolCall, new_id, run_in_thread
+from ._tools import Tool, ToolCall, failure, new_id, run_in_thread
 from ._websocket import Closed, WebSocket
 
 # Closes after which a further connection may succeed: going away, an internal error, a restart, try again later.
@@ -53,14 +53,19 @@ class Attached:
                 before = dict(self._tools)
                 self._tools.update({t.name: t for t in tools})
             try:
-                rejected = self._register()
-                for t in tools:
-                    if t.name in rejected:
-                        raise TalariaError("tool_rejected", f"the server rejected the tool {t.name}: {rejected[t.name]}")
+                reasons = self._register()
             except TalariaError:
                 with self._state:
                     self._tools = before
                 raise
+            rejected = [t.name for t in tools if t.name in reasons]
+            with self._state:
+                for name in rejected:  # the server has the others
+                    self._tools.pop(name, None)
+                    if name in before:
+                        self._tools[name] = before[name]
+            for name in rejected:
+                raise TalariaError("tool_rejected", f"the server rejected the tool {name}: {reasons[name]}")
 
     def remove(self, name: str) -> None:
         """Withdraws a tool."""
@@ -263,9 +268,13 @@ class Attached:
                         lambda message: self._progress(id, message))
         with self._state:
             tool = self._tools.get(call.tool)
-            if id in self._calls or tool is None or self._ended is not None:
+            if id in self._calls or self._ended is not None:
                 return
-            self._calls[id] = call
+            if tool is not None:
+                self._calls[id] = call
+        if tool is None:
+            self._send("tool_result", failure(id, f"the client does not provide the tool {call.tool} any more"))
+            return
         run_in_thread("talaria-" + call.tool, self._carry_out, tool, call)
 
     def _progress(self, id: str, message: str) -> None:

@@ -126,9 +126,9 @@ class Tool:
                 value = self._await(call, value)
             return _result(call.id, value)
         except ToolError as e:
-            return _failure(call.id, e.message, e.code)
+            return failure(call.id, e.message, e.code)
         except (asyncio.CancelledError, Exception) as e:  # noqa: B014  (CancelledError is no Exception)
-            return _failure(call.id, f"{type(e).__name__}: {e}")
+            return failure(call.id, f"{type(e).__name__}: {e}")
 
     def _await(self, call: ToolCall, value: Any) -> Any:
         async def wait() -> Any:
@@ -158,7 +158,7 @@ def _result(id: str, value: Any) -> Dict[str, Any]:
     encoded = json.dumps(value, allow_nan=False, default=_plain)
     size = len(encoded.encode())
     if size > MAX_RESULT - _ENVELOPE:
-        return _failure(id, f"the result has {size} bytes of JSON, but only {MAX_RESULT - _ENVELOPE} are allowed; "
+        return failure(id, f"the result has {size} bytes of JSON, but only {MAX_RESULT - _ENVELOPE} are allowed; "
                             "write it to a file of the session and return the path", "result_too_large")
     return {"call_id": id, "result": json.loads(encoded)}
 
@@ -175,7 +175,8 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"the result holds a {type(value).__name__}, which is not JSON")
 
 
-def _failure(id: str, message: str, code: str = "") -> Dict[str, Any]:
+def failure(id: str, message: str, code: str = "") -> Dict[str, Any]:
+    """The fields of tool_result for a call that failed."""
     return {"call_id": id, "error": {**({"code": code} if code else {}), "message": message}}
 
 
