@@ -90,6 +90,23 @@ func TestARejectedToolLeavesTheOthersWorking(t *testing.T) {
 	python(t, "python", "testdata/rejectedtool.py")
 }
 
+func TestAFailingAnswerInterruptsTheCell(t *testing.T) {
+	python(t, "python", "testdata/failinginput.py")
+	if err := exec.Command("node", "-e", "if (parseInt(process.versions.node) < 20) process.exit(1)").Run(); err != nil {
+		t.Skip("SKIP: node 20 or newer is not installed")
+	}
+	module, err := filepath.Abs("typescript/dist/talaria.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "node", "testdata/failinginput.mjs", module).CombinedOutput()
+	if err != nil || string(out) != "no answer 1\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 func TestModuleIsOneFile(t *testing.T) {
 	files, err := Files()
 	if err != nil {

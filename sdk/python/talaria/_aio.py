@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import ssl
 import threading
@@ -48,12 +49,16 @@ async def _thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     return await answer
 
 
-async def _iterate(make: Callable[[Stop], Iterator[Event]]) -> AsyncIterator[Event]:
-    """Yields what a blocking iterator yields, and ends its connection when the caller leaves."""
+async def _iterate(make: Callable[[Stop], Iterator[Event]], failure: Optional[asyncio.Queue[Any]] = None,
+                   ) -> AsyncIterator[Event]:
+    """Yields what a blocking iterator yields, and ends its connection when the caller leaves.
+
+    An exception that the caller puts into ``failure`` is raised here.
+    """
     loop = asyncio.get_running_loop()
     stop = Stop()
     taken = threading.Semaphore(256)  # how far the thread may be ahead
-    queue: asyncio.Queue[Any] = asyncio.Queue()
+    queue: asyncio.Queue[Any] = asyncio.Queue() if failure is None else failure
 
     def put(item: Any) -> None:
         if not loop.is_closed():
@@ -148,18 +153,33 @@ class AsyncSession:
         collector = Collector(cell)
         calls = PendingCalls(self._session._http, self.id, body, own)
         calls.start()
-        events = _iterate(lambda stop: self._session.execution_events(body, stop))
+        failure: asyncio.Queue[Any] = asyncio.Queue()
+        events = _iterate(lambda stop: self._session.execution_events(body, stop), failure)
         answers: List[asyncio.Task[None]] = []
+
+        def failed(answer: asyncio.Task[None]) -> bool:
+            return answer.done() and not answer.cancelled() and answer.exception() is not None
+
+        def answered(answer: asyncio.Task[None]) -> None:
+            if failed(answer):
+                failure.put_nowait(answer.exception())
+
         try:
             async for event in events:
                 calls.take(event)
                 dispatch(event, collector.take(event), on_stdout, on_stderr, on_display, on_event)
                 if event["type"] == "input_request" and on_input is not None:
                     answers.append(asyncio.ensure_future(self._answer(event, on_input)))
+                    answers[-1].add_done_callback(answered)
                 if collector.done:
                     break
         except asyncio.CancelledError:
             await asyncio.shield(_thread(self._session.interrupt, cell))
+            raise
+        except Exception:
+            if any(failed(answer) for answer in answers):  # nobody else answers: the cell would wait for good
+                with contextlib.suppress(TalariaError):
+                    await _thread(self._session.interrupt, cell)
             raise
         finally:
             calls.end()
@@ -167,7 +187,7 @@ class AsyncSession:
                 answer.cancel()
             await events.aclose()  # type: ignore[attr-defined]
         for answer in answers:
-            if answer.done() and not answer.cancelled() and answer.exception() is not None:
+            if failed(answer):
                 raise answer.exception()  # type: ignore[misc]
         return collector.execution
 

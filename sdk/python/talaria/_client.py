@@ -119,7 +119,12 @@ class Session:
                     shown = collector.take(event)
                     dispatch(event, shown, on_stdout, on_stderr, on_display, on_event)
                     if event["type"] == "input_request" and on_input is not None:
-                        self._answer(event, on_input(event["prompt"], event["password"]))
+                        try:
+                            self._answer(event, on_input(event["prompt"], event["password"]))
+                        except Exception:  # nobody else answers: the cell would wait for good
+                            with contextlib.suppress(TalariaError):
+                                self.interrupt(cell)
+                            raise
                     if collector.done:
                         break
         except KeyboardInterrupt:

@@ -934,6 +934,8 @@ var Session = class _Session {
       }
     } catch (e) {
       if (signal?.aborted) await this.interrupt(id);
+      else if (failed.signal.aborted) await this.interrupt(id).catch(() => {
+      });
       throw e;
     } finally {
       calls.end();

@@ -169,6 +169,7 @@ export class Session {
       }
     } catch (e) {
       if (signal?.aborted) await this.interrupt(id);
+      else if (failed.signal.aborted) await this.interrupt(id).catch(() => {}); // the cell would wait for good
       throw e;
     } finally {
       calls.end();
