@@ -58,7 +58,8 @@ func (p *proxy) serve() {
 		p.mu.Lock()
 		p.open[in], p.open[out] = true, true
 		p.mu.Unlock()
-		for from, to := range map[net.Conn]net.Conn{in: out, answers{out, p}: in} {
+		x := &exchange{proxy: p}
+		for from, to := range map[net.Conn]net.Conn{requests{in, x}: out, answers{out, x}: in} {
 			p.all.Go(func() {
 				_, _ = io.Copy(to, from) // until either side is cut
 				in.Close()
@@ -68,7 +69,8 @@ func (p *proxy) serve() {
 	}
 }
 
-// lose drops the next answer of the server with its connection: the request has arrived, and the client cannot know.
+// lose drops the answer to the next request, with its connection: the request has arrived, and the client cannot know. Streams that
+// are open go on.
 func (p *proxy) lose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,17 +84,39 @@ func (p *proxy) lost() bool {
 	return !p.losing
 }
 
+// exchange is what both sides of a connection know.
+type exchange struct {
+	proxy *proxy
+	asked bool // the last request came when the proxy was to lose an answer; guarded by its mu
+}
+
+// requests is the client's side of a connection.
+type requests struct {
+	net.Conn
+	*exchange
+}
+
+func (r requests) Read(b []byte) (int, error) {
+	n, err := r.Conn.Read(b)
+	r.proxy.mu.Lock()
+	defer r.proxy.mu.Unlock()
+	if n > 0 {
+		r.asked = r.proxy.losing
+	}
+	return n, err
+}
+
 // answers is the server's side of a connection.
 type answers struct {
 	net.Conn
-	proxy *proxy
+	*exchange
 }
 
 func (a answers) Read(b []byte) (int, error) {
 	n, err := a.Conn.Read(b)
 	a.proxy.mu.Lock()
 	defer a.proxy.mu.Unlock()
-	if n > 0 && a.proxy.losing {
+	if n > 0 && a.proxy.losing && a.asked {
 		a.proxy.losing = false
 		return 0, errors.New("the answer is lost")
 	}

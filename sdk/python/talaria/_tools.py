@@ -159,7 +159,7 @@ def _result(id: str, value: Any) -> Dict[str, Any]:
     size = len(encoded.encode())
     if size > MAX_RESULT - _ENVELOPE:
         return failure(id, f"the result has {size} bytes of JSON, but only {MAX_RESULT - _ENVELOPE} are allowed; "
-                            "write it to a file of the session and return the path", "result_too_large")
+                           "write it to a file of the session and return the path", "result_too_large")
     return {"call_id": id, "result": json.loads(encoded)}
 
 
