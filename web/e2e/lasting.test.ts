@@ -38,8 +38,8 @@ describe("nothing is lost", () => {
     await other.show(id);
     await tab.page.reload();
     await Promise.all([tab.ran("c-1"), other.ran("c-1")]);
-    expect(await tab.text("c-1")).toBe(counted);
-    expect(await other.text("c-1")).toBe(counted);
+    await expect.poll(() => tab.text("c-1"), { timeout: patience }).toBe(counted); // outputs are drawn one after the other
+    await expect.poll(() => other.text("c-1"), { timeout: patience }).toBe(counted); // outputs are drawn one after the other
   });
 
   test("by a server that is killed and started again while a cell runs", async () => {
@@ -55,7 +55,7 @@ describe("nothing is lost", () => {
     await server.launch();
     await page.waitForSelector("text=/Reconnected/");
     await tab.ran("c-1");
-    expect(await tab.text("c-1")).toBe(counted);
+    await expect.poll(() => tab.text("c-1"), { timeout: patience }).toBe(counted); // outputs are drawn one after the other
     await page.keyboard.press("Shift+Enter");
     await tab.ran("c-2");
     const doc = await server.call<Document>("GET", `/v1/sessions/${id}/document`);
