@@ -263,3 +263,24 @@ func checkpointsOf(t *testing.T, s *session.Session) []api.Checkpoint {
 	}
 	return list
 }
+
+// The end of a server leaves less time for saving than a hibernation, and the kernel has to know: it gives up what takes too long
+// instead of all.
+func TestAKernelKnowsHowLongItMaySaveAtTheEnd(t *testing.T) {
+	r, host := newSandboxRig(t)
+	s := r.session(api.SessionRequest{OnIdle: new(api.OnIdleHibernate)})
+	execute(t, s, "n = 1")
+	var seconds []float64
+	host.on(func(ctx context.Context, key record.Key, cmd command.Command) (any, error) {
+		if save, ok := cmd.(command.SaveVariables); ok {
+			seconds = append(seconds, save.Seconds)
+		}
+		return host.Host.Do(ctx, key, cmd)
+	})
+	if err := r.Manager.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if len(seconds) != 1 || seconds[0] <= 1 || seconds[0] >= 5 {
+		t.Errorf("it may save for %v s", seconds)
+	}
+}
