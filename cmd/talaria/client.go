@@ -30,30 +30,18 @@ type connection struct {
 
 // connect makes the client that the flags, the environment or the state directory describe.
 func connect(cmd *cobra.Command) (*connection, error) {
-	address, err := addressOf(cmd)
+	address, err := fromServer(cmd, flagOf(cmd, "server"), "TALARIA_URL", runningAt)
 	if err != nil {
 		return nil, unknown("no running server found", err, "start one with "+program+" serve, or pass --server")
 	}
 	if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, usagef("the server's address must be a URL such as http://127.0.0.1:8765, not %q", address)
 	}
-	token, err := tokenOf(cmd)
+	token, err := fromServer(cmd, flagOf(cmd, "token"), "TALARIA_TOKEN", firstOwnersToken)
 	if err != nil {
 		return nil, unknown("no token found", err, "pass --token")
 	}
 	return &connection{client.New(address, token), strings.TrimRight(address, "/"), token}, nil
-}
-
-// addressOf is the address that was given, or that of the server of the state directory.
-func addressOf(cmd *cobra.Command) (string, error) {
-	if v := first(flagOf(cmd, "server"), os.Getenv("TALARIA_URL")); v != "" {
-		return v, nil
-	}
-	dir, err := stateDir(cmd)
-	if err != nil {
-		return "", err
-	}
-	return runningAt(dir)
 }
 
 // runningAt is the address of the server that has a state directory open. One that a killed server left there is no address to
@@ -88,17 +76,17 @@ func withServer(run func(cmd *cobra.Command, c *connection, args []string) error
 	}
 }
 
-// tokenOf is the token that was given, or the first owner's in the state directory. The directory is looked for only if it is needed:
-// a client of another machine's server may have none.
-func tokenOf(cmd *cobra.Command) (string, error) {
-	if v := first(flagOf(cmd, "token"), os.Getenv("TALARIA_TOKEN")); v != "" {
+// fromServer is the flag, the variable or what the server keeps in its state directory, the first that there is. The directory is
+// looked for only if it is needed: a client of another machine's server may have none.
+func fromServer(cmd *cobra.Command, flag, variable string, read func(dir string) (string, error)) (string, error) {
+	if v := first(flag, os.Getenv(variable)); v != "" {
 		return v, nil
 	}
 	dir, err := stateDir(cmd)
 	if err != nil {
 		return "", err
 	}
-	return firstOwnersToken(dir)
+	return read(dir)
 }
 
 // given is the flag, the variable or the file's text, the first that there is.

@@ -21,7 +21,6 @@ var program = "talaria"
 
 func main() {
 	program = startedAs(os.Args[0])
-	endings = endingSignals()
 	inheritNoIgnored()
 	stop, err := profile()
 	if err == nil {
@@ -74,7 +73,7 @@ func (s signalled) Error() string {
 func (s signalled) status() int { return 128 + int(s.Signal) }
 
 // endings are the signals that end the program in order, besides SIGINT.
-var endings []os.Signal
+var endings = endingSignals()
 
 // endingSignals are SIGTERM and, unless nohup has the program ignore it, the SIGHUP of a terminal that closes.
 func endingSignals() []os.Signal {
