@@ -82,6 +82,21 @@ func python(t *testing.T, path string, args ...string) string {
 	return string(out)
 }
 
+// node runs a script, which is given the compiled client, and returns its output.
+func node(t *testing.T, script string) ([]byte, error) {
+	t.Helper()
+	if err := exec.Command("node", "-e", "if (parseInt(process.versions.node) < 20) process.exit(1)").Run(); err != nil {
+		t.Skip("SKIP: node 20 or newer is not installed")
+	}
+	module, err := filepath.Abs("typescript/dist/talaria.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	return exec.CommandContext(ctx, "node", script, module).CombinedOutput()
+}
+
 func TestAFileObjectIsNotUploadedEmptyAfterABusyAnswer(t *testing.T) {
 	python(t, "python", "testdata/busyupload.py")
 }
@@ -92,17 +107,7 @@ func TestARejectedToolLeavesTheOthersWorking(t *testing.T) {
 
 func TestAFailingAnswerInterruptsTheCell(t *testing.T) {
 	python(t, "python", "testdata/failinginput.py")
-	if err := exec.Command("node", "-e", "if (parseInt(process.versions.node) < 20) process.exit(1)").Run(); err != nil {
-		t.Skip("SKIP: node 20 or newer is not installed")
-	}
-	module, err := filepath.Abs("typescript/dist/talaria.js")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "node", "testdata/failinginput.mjs", module).CombinedOutput()
-	if err != nil || string(out) != "no answer 1\n" {
+	if out, err := node(t, "testdata/failinginput.mjs"); err != nil || string(out) != "no answer 1\n" {
 		t.Errorf("%v: %s", err, out)
 	}
 }
@@ -119,17 +124,7 @@ func TestModuleIsOneFile(t *testing.T) {
 
 // TestAnAnswerWaitsForTheNextConnection holds for the time between the loss of a socket and its close event.
 func TestAnAnswerWaitsForTheNextConnection(t *testing.T) {
-	if err := exec.Command("node", "-e", "if (parseInt(process.versions.node) < 20) process.exit(1)").Run(); err != nil {
-		t.Skip("SKIP: node 20 or newer is not installed")
-	}
-	module, err := filepath.Abs("typescript/dist/talaria.js")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "node", "testdata/lostsocket.mjs", module).CombinedOutput()
-	if err != nil || !bytes.HasSuffix(out, []byte("2\n")) {
+	if out, err := node(t, "testdata/lostsocket.mjs"); err != nil || !bytes.HasSuffix(out, []byte("2\n")) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
