@@ -23,9 +23,9 @@ var (
 )
 
 type (
-	// StartProgram starts a program inside the kernel's sandbox, beside the interpreter. The reply is its id. If there are
-	// already MaxPrograms, the oldest one that has ended is forgotten; if all of them run, it fails with
-	// ErrTooManyPrograms. A program that does not exist, or a folder, makes it fail with ErrNoProgram.
+	// StartProgram starts a program inside the kernel's sandbox, beside the interpreter. The reply is its id. If
+	// MaxPrograms run already, it fails with ErrTooManyPrograms. Those that have ended are forgotten beyond that number, at first
+	// those that nobody reads; a few more are kept for who does. A program that does not exist, or a folder, makes it fail with ErrNoProgram.
 	StartProgram struct {
 		Args  []string          `json:"args"`
 		Env   map[string]string `json:"env,omitempty"`   // in addition to the sandbox's own

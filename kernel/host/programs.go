@@ -102,7 +102,7 @@ func (k *interpreter) admitProgram() (id string, err error) {
 	if len(p.list)-over+p.starting >= command.MaxPrograms {
 		return "", command.ErrTooManyPrograms
 	}
-	if len(p.list)+p.starting >= command.MaxPrograms && over > 0 {
+	if len(p.list)+p.starting >= command.MaxPrograms {
 		// Those go first whose end was read, or that nobody reads. A few more are kept for slow readers.
 		forget := slices.IndexFunc(p.list, (*program).isLeft)
 		if forget < 0 && len(p.list)+p.starting >= command.MaxPrograms+forSlowReaders {
