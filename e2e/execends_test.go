@@ -81,7 +81,7 @@ func TestExecDeletesItsSessionHoweverItEnds(t *testing.T) {
 	t.Run("full disk", func(t *testing.T) {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 		if err != nil {
-			t.Skip(err)
+			t.Fatal(err)
 		}
 		defer full.Close()
 		cmd := s.command(within(t), "exec", "-c", "print(1)", "--state-dir", s.StateDir)
