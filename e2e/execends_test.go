@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,6 +54,9 @@ func (r *running) ends(t *testing.T, status int) {
 
 func TestExecDeletesItsSessionHoweverItEnds(t *testing.T) {
 	t.Parallel()
+	caught := make(chan os.Signal, 1) // programs would inherit that the tests ignore it, as below nohup
+	signal.Notify(caught, syscall.SIGHUP)
+	defer signal.Stop(caught)
 	s := start(t, manual)
 	t.Run("nobody reads", func(t *testing.T) {
 		r := s.begin(t, "exec", "-c", "while True: print(1)")
@@ -65,16 +69,16 @@ func TestExecDeletesItsSessionHoweverItEnds(t *testing.T) {
 		r.ends(t, 128+int(syscall.SIGPIPE))
 		s.wantNoSessions(t)
 	})
-	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
-		t.Run(signal.String(), func(t *testing.T) {
+	for _, sent := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
+		t.Run(sent.String(), func(t *testing.T) {
 			r := s.begin(t, "exec", "-c", "import time\nprint('begun', flush=True)\ntime.sleep(600)")
 			if _, err := r.out.ReadString('\n'); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.Process.Signal(signal); err != nil {
+			if err := r.Process.Signal(sent); err != nil {
 				t.Fatal(err)
 			}
-			r.ends(t, 128+int(signal))
+			r.ends(t, 128+int(sent))
 			s.wantNoSessions(t)
 		})
 	}
@@ -137,13 +141,13 @@ func TestExecWaitsForTheAnswerOfAnybody(t *testing.T) {
 		}
 		return r
 	}
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		t.Run(signal.String(), func(t *testing.T) {
+	for _, sent := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(sent.String(), func(t *testing.T) {
 			r := asked(t)
-			if err := r.Process.Signal(signal); err != nil {
+			if err := r.Process.Signal(sent); err != nil {
 				t.Fatal(err)
 			}
-			r.ends(t, 128+int(signal))
+			r.ends(t, 128+int(sent))
 			s.wantNoSessions(t)
 		})
 	}
