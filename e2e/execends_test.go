@@ -11,6 +11,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
 	"talaria/api"
 	"talaria/client"
 )
@@ -171,6 +174,41 @@ func TestExecWaitsForTheAnswerOfAnybody(t *testing.T) {
 		x.enter("hunter2\n")
 		if seen := x.ends(0); !strings.Contains(seen, "has 7") || strings.Contains(seen, "hunter2") {
 			t.Errorf("the terminal shows %q", seen)
+		}
+	})
+	t.Run("echo", func(t *testing.T) { // what is pasted while the prompt is still being shown
+		terminal, in, err := pty.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer terminal.Close()
+		defer in.Close()
+		cmd := s.command(within(t), "exec", "-c", "import getpass; getpass.getpass('Key? ' + 'x' * 60_000)", "--state-dir", s.StateDir)
+		cmd.Stdin = in
+		prompt, to, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer prompt.Close()
+		if _, err := unix.FcntlInt(to.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil { // less than the prompt
+			t.Fatal(err)
+		}
+		cmd.Stderr = to
+		if err := errors.Join(cmd.Start(), to.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := prompt.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if settings, err := unix.IoctlGetTermios(int(in.Fd()), unix.TCGETS); err != nil || settings.Lflag&unix.ECHO != 0 {
+			t.Errorf("the terminal shows what is typed (%v)", err)
+		}
+		if _, err := terminal.WriteString("hunter2\n"); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, prompt)
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
 		}
 	})
 }

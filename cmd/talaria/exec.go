@@ -220,12 +220,12 @@ func (e *execution) run(ctx context.Context, code string) (err error) {
 		}
 		switch b := event.Body.(type) {
 		case api.InputRequested:
-			e.print(e.err, b.Prompt)
 			e.answers.begin(interrupted, b.Password, func(ctx context.Context, line string) {
 				if err := reply(ctx, socket, b, line); err != nil && ctx.Err() == nil {
 					fail(err)
 				}
 			})
+			e.print(e.err, b.Prompt) // the terminal shows nothing more of what is typed or pasted from here on
 		case api.InputClosed:
 			e.answers.close()
 		}
