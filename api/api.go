@@ -31,10 +31,12 @@ const MaxAnswer = 22 << 20
 // MaxQueued is how many executions may wait in one session's queue.
 const MaxQueued = 1000
 
-var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+const maxID = 128 // bytes
+
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
 
 // ValidID reports whether id may be picked by a client for a session or an execution.
-func ValidID(id string) bool { return idPattern.MatchString(id) }
+func ValidID(id string) bool { return len(id) <= maxID && idPattern.MatchString(id) }
 
 // Marshal encodes v as one line of JSON: no HTML escapes, map keys sorted, nil slices and maps as [] and {},
 // invalid UTF-8 as U+FFFD. The same value gives the same bytes.

@@ -13,7 +13,13 @@ import (
 	"sync"
 )
 
-var spoolName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$`)
+const maxSpoolName = 200 // bytes
+
+var spoolPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
+
+func isSpoolName(name string) bool {
+	return len(name) <= maxSpoolName && spoolPattern.MatchString(name)
+}
 
 // Writer is a blob being written, in a file whose name the caller chose, so that it is found again after a crash of
 // the program. It ends with Commit or Abort. It is safe for concurrent use; what was written can be read while more is
@@ -70,7 +76,7 @@ func (s *Store) Spools() ([]string, error) {
 	}
 	names := make([]string, 0, len(entries))
 	for _, e := range entries {
-		if e.Type().IsRegular() && spoolName.MatchString(e.Name()) {
+		if e.Type().IsRegular() && isSpoolName(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}
@@ -78,7 +84,7 @@ func (s *Store) Spools() ([]string, error) {
 }
 
 func (s *Store) openSpool(name string, flags int) (*os.File, error) {
-	if !spoolName.MatchString(name) {
+	if !isSpoolName(name) {
 		return nil, fmt.Errorf("open spool %.80q: %w", name, fs.ErrInvalid)
 	}
 	f, err := os.OpenFile(filepath.Join(s.dir, spoolFolder, name), flags, fileMode)

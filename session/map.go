@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
@@ -27,7 +28,10 @@ const (
 	maxMapOutputs = 17 << 20
 )
 
-var functionName = regexp.MustCompile(`^[\p{L}_][\p{L}\p{N}_]*(\.[\p{L}_][\p{L}\p{N}_]*)*$`)
+// functionName is compiled when it is first needed: the classes of Unicode take longer than all other patterns together.
+var functionName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[\p{L}_][\p{L}\p{N}_]*(\.[\p{L}_][\p{L}\p{N}_]*)*$`)
+})
 
 // MapRequest checks a request for a map and returns the execution that runs it.
 func MapRequest(req api.MapRequest) (api.ExecutionRequest, error) {
@@ -37,7 +41,7 @@ func MapRequest(req api.MapRequest) (api.ExecutionRequest, error) {
 		return none, api.Invalid("a map needs either code or function")
 	case req.Code != nil && strings.TrimSpace(*req.Code) == "":
 		return none, api.Invalid("code is empty")
-	case req.Function != nil && (len(*req.Function) > 256 || !functionName.MatchString(*req.Function)):
+	case req.Function != nil && (len(*req.Function) > 256 || !functionName().MatchString(*req.Function)):
 		return none, api.Invalid("function %.140q must be a name in the session, such as f or module.f", *req.Function)
 	case req.Inputs == nil:
 		return none, api.Invalid("inputs is missing")

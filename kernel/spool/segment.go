@@ -91,11 +91,13 @@ func recordFollows(b []byte, after uint64) bool {
 	return false
 }
 
-var sessionPattern = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z_-]{0,127}$`)
+const maxSessionID = 128 // bytes
+
+var sessionPattern = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z_-]*$`)
 
 // folderOf returns the name of a key's folder in a spool. A key whose session is not a plain word has none.
 func folderOf(k record.Key) (string, error) {
-	if !sessionPattern.MatchString(k.Session) || k.Generation < 0 {
+	if len(k.Session) > maxSessionID || !sessionPattern.MatchString(k.Session) || k.Generation < 0 {
 		return "", fmt.Errorf("the session id %q, generation %d, cannot name a folder", k.Session, k.Generation)
 	}
 	return k.Session + "." + strconv.FormatInt(k.Generation, 10), nil

@@ -5,13 +5,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"talaria/api"
 )
 
 // builtin are the tools that work in the sandbox: the runner carries them out (talaria_runner/tools). Their
 // parameters become the signatures of the functions that cells call, in this order.
-var builtin = func() map[string]*Tool {
+var builtin = sync.OnceValue(func() map[string]*Tool {
 	tools := map[string]*Tool{}
 	for _, t := range []api.Tool{
 		{
@@ -57,18 +58,18 @@ var builtin = func() map[string]*Tool {
 		tools[t.Name] = checked
 	}
 	return tools
-}()
+})
 
 // BuiltinTools lists the built-in tools that a session has by default.
 func BuiltinTools() (list []api.ToolInfo) {
-	for _, name := range slices.Sorted(maps.Keys(builtin)) {
-		list = append(list, api.ToolInfo{Tool: builtin[name].Tool, Provider: api.ProviderBuiltin, Available: true})
+	for _, name := range slices.Sorted(maps.Keys(builtin())) {
+		list = append(list, api.ToolInfo{Tool: builtin()[name].Tool, Provider: api.ProviderBuiltin, Available: true})
 	}
 	return list
 }
 
 // Builtin returns the built-in tool of that name, or nil.
-func Builtin(name string) *Tool { return builtin[name] }
+func Builtin(name string) *Tool { return builtin()[name] }
 
 // SameBuiltin reports whether a validated field names these tools.
 func SameBuiltin(field api.Raw, names []string) bool {
@@ -81,7 +82,7 @@ func CheckBuiltin(field api.Raw) (names []string, err error) {
 	var all bool
 	switch {
 	case field == nil || field.Kind() == 'n' || json.Unmarshal(field, &all) == nil && all:
-		return slices.Sorted(maps.Keys(builtin)), nil
+		return slices.Sorted(maps.Keys(builtin())), nil
 	case field.Kind() == 'f':
 		return []string{}, nil
 	case json.Unmarshal(field, &names) != nil:
@@ -89,9 +90,9 @@ func CheckBuiltin(field api.Raw) (names []string, err error) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if _, ok := builtin[name]; !ok {
+		if _, ok := builtin()[name]; !ok {
 			return nil, api.Errorf(api.CodeInvalidRequest, "builtin_tools: there is no built-in tool %.80q; choose from %s", name,
-				strings.Join(slices.Sorted(maps.Keys(builtin)), ", "))
+				strings.Join(slices.Sorted(maps.Keys(builtin())), ", "))
 		}
 	}
 	return slices.Compact(names), nil
