@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
+	"unsafe"
 )
 
 const maxSpoolName = 200 // bytes
@@ -109,6 +110,11 @@ func (w *Writer) Write(p []byte) (int, error) {
 		return n, fmt.Errorf("write spool %s: %w", w.name, withoutPath(err))
 	}
 	return n, nil
+}
+
+// WriteString is Write. Neither the file nor the digest changes the bytes, so they need no copy.
+func (w *Writer) WriteString(s string) (int, error) {
+	return w.Write(unsafe.Slice(unsafe.StringData(s), len(s)))
 }
 
 // Size returns how many bytes were written.

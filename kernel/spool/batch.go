@@ -4,13 +4,19 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"sync"
 )
+
+// buffers are of maxRead bytes each. A burst reads so many that it would spend a fifth of the host's time on new ones.
+var buffers = sync.Pool{New: func() any { return new(make([]byte, maxRead)) }}
 
 // Batch is encoded records on their way out of a host. They are in memory, except for a single record that is too
 // large for that, which is still in the spool. One goroutine uses it, and closes it.
 type Batch struct {
 	bytes []byte
 	last  uint64
+
+	buffer *[]byte // what bytes are in, if it is one of buffers
 
 	file     *os.File // of a record that is not in memory
 	at, size int64
@@ -25,7 +31,7 @@ func (b Batch) Last() uint64 { return b.last }
 // Len returns how many bytes the records take.
 func (b Batch) Len() int { return len(b.bytes) + int(b.size) }
 
-// Bytes returns the records if they are in memory, else nil. The caller owns them.
+// Bytes returns the records if they are in memory, else nil. The caller owns them until it closes the batch.
 func (b Batch) Bytes() []byte { return b.bytes }
 
 // Reader returns a reader of the records.
@@ -36,8 +42,11 @@ func (b Batch) Reader() io.Reader {
 	return io.NewSectionReader(b.file, b.at, b.size)
 }
 
-// Close lets go of the spool.
+// Close lets go of the spool and of the bytes.
 func (b Batch) Close() error {
+	if b.buffer != nil {
+		buffers.Put(b.buffer)
+	}
 	if b.file == nil {
 		return nil
 	}
