@@ -87,6 +87,24 @@ func TestSavedVariablesStayWhereTheWorkspaceHasNoRoomForThem(t *testing.T) {
 	}
 }
 
+func TestVariablesThatHaveNoRoomInTheWorkspaceCostNoOthers(t *testing.T) {
+	t.Parallel()
+	s := start(t, manual)
+	c := s.Client()
+	id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{DiskBytes: new(int64(32 << 20))}})
+	if !isHeld(t, c, id, asRoot) {
+		t.Skip("this machine cannot hold the limit of a workspace: a variable that is written ends the kernel")
+	}
+	runOK(t, c, id, "import os; large = os.urandom(64 << 20); small = [1]\ndef get(): return small")
+	done := hibernate(t, c, id)
+	if len(done.NotSaved) != 1 || done.NotSaved[0].Name != "large" || !strings.Contains(done.NotSaved[0].Reason, "no room") {
+		t.Errorf("not saved: %+v", done.NotSaved)
+	}
+	if got := result(t, c, id, "get(), 'large' in globals()"); got != "([1], False)" {
+		t.Errorf("after it has woken there is %s", got)
+	}
+}
+
 func TestAnIdleKernelHibernates(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})

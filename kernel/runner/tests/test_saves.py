@@ -216,11 +216,38 @@ class Limits(Saves):
         self.assertEqual(lost, [[name, kind, "there was no time left to save it"] for name, kind in (("a", "int"), ("b", "list"))])
         self.assertEqual(self.python("tell(load('variables', names).not_restored)"), lost)
 
-    def test_of_the_disk_are_told(self) -> None:
+    def test_of_the_disk_leave_out_what_has_no_room(self) -> None:
+        full = "there was no room left for it in the workspace: File too large"
+        lost = self.python("""
+            import resource
+            cell("a = bytes(1 << 18); b = [1]; c = [b, bytes(1 << 18)]; d = 2; " + "; ".join(f"e{i} = {i}" for i in range(200)))
+            def limited(most):
+                resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+            limited(1 << 16)
+            tell(saved().not_saved)
+            """)
+        self.assertEqual(sorted(lost), [["a", "bytes", full], ["b", "list", full], ["c", "list", full]])
+        restored, not_restored = self.python("r = load('variables', names)\ntell([r.restored, r.not_restored])")
+        self.assertEqual((restored, not_restored), (["d", *(f"e{i}" for i in range(200))], lost))
+
+    def test_of_the_disk_leave_room_for_the_index(self) -> None:
+        full = "there was no room left for it in the workspace: File too large"
+        saved, lost, size = self.python("""
+            import resource
+            cell("a = bytes(8000); b = bytes(50); c = 'x'")
+            resource.setrlimit(resource.RLIMIT_FSIZE, (8300, 8300))
+            r = saved()
+            tell([r.saved, r.not_saved, r.bytes])
+            """)
+        self.assertEqual((saved, lost), (["b", "c"], [["a", "bytes", full]]))
+        self.assertLessEqual(size, 8300)
+        self.assertEqual(self.python("tell(load('variables', names).restored)"), saved)
+
+    def test_of_the_disk_are_told_if_nothing_can_be_written(self) -> None:
         told = self.python("""
-            import resource, signal
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
-            cell("a = bytes(1 << 18); b = 1")
+            import resource
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+            cell("a = 1")
             try: saved()
             except OSError as e: tell([e.strerror, os.listdir()])
             """)

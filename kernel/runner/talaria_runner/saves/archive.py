@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
+from errno import EDQUOT, EFBIG, ENOSPC
 from io import BufferedReader, RawIOBase
 from os import SEEK_SET, preadv
 from posix import fstat, ftruncate, lseek, write
@@ -29,6 +30,7 @@ _OFFSET = 8  # bytes of the tail that say where the index begins; the digest fol
 _TAIL = _OFFSET + 32
 _LARGEST_INDEX = 64 << 20  # bytes
 _STEP = 8 << 20  # bytes that are written or read at a time
+_FULL = (ENOSPC, EDQUOT, EFBIG)  # the disk, a quota, the limit of a file
 
 
 class Unusable(ValueError):
@@ -46,7 +48,7 @@ class Writer:
     def __init__(self, fd: int, most: int, check: Callable[[], None]) -> None:
         self.fd = fd
         self.size = 0
-        self.error: OSError | None = None  # why the file could not be written
+        self.error: OSError | None = None  # why the file cannot be written, however much room there is
         self._most = most  # bytes of all parts
         self._check = check
         self._digest = _sha256()
@@ -60,7 +62,13 @@ class Writer:
                 raise TooLarge(f"the saved variables would take more than the limit of {readable(self._most)}")
             for start in range(0, size, _STEP):
                 self._check()
-                self._put(octets[start:start + _STEP])
+                try:
+                    self._put(octets[start:start + _STEP])
+                except OSError as e:
+                    if is_full(e):
+                        raise TooLarge(no_room(e)) from None
+                    self.error = e
+                    raise
         return size
 
     def state(self) -> object:
@@ -74,7 +82,7 @@ class Writer:
         lseek(self.fd, self.size, SEEK_SET)
 
     def finish(self, index: dict[str, object]) -> str:
-        """Completes the file. Returns the SHA-256 of all of it, in hexadecimal."""
+        """Completes the file. Returns the SHA-256 of all of it, in hexadecimal. Raises OSError."""
         at = self.size
         self._put(_json.dumps(index, separators=(",", ":")).encode())
         self._put(at.to_bytes(_OFFSET, "big"))
@@ -85,13 +93,18 @@ class Writer:
         with memoryview(data) as octets:
             done = 0
             while done < len(octets):
-                try:
-                    done += write(self.fd, octets[done:])
-                except OSError as e:
-                    self.error = e
-                    raise
+                done += write(self.fd, octets[done:])
             self._digest.update(octets)
         self.size += done
+
+
+def is_full(error: OSError) -> bool:
+    """Whether a smaller file could have been written."""
+    return error.errno in _FULL
+
+
+def no_room(error: OSError) -> str:
+    return f"there was no room left for it in the workspace: {error.strerror}"
 
 
 class Reader:

@@ -15,7 +15,7 @@ from talaria_runner.introspection.preview import class_name
 from talaria_runner.introspection.variables import is_of_engine
 from talaria_runner.own.stdlib import load
 from talaria_runner.saves import reasons, settings, worker
-from talaria_runner.saves.archive import TooLarge, Writer
+from talaria_runner.saves.archive import TooLarge, Writer, is_full, no_room
 from talaria_runner.saves.loading import Parts, Unpickling
 from talaria_runner.saves.pickling import Context, Pickling
 from talaria_runner.saves.report import Saved
@@ -52,7 +52,7 @@ def save(
 
     Runs code of the variables in a fork of this process: call it in the main thread of a process that was itself forked
     for this. It returns soon after the deadline, whatever that code does. Every variable that was not saved is named.
-    Raises OSError if the file cannot be written, or no process started."""
+    Raises OSError if the file cannot be written, even without any variable, or no process started."""
     skipped = frozenset(skip)
     variables = {
         name: value for name, value in list(dict.items(namespace))
@@ -124,6 +124,7 @@ class _Saving:
         self._context = Context(namespace, streams)
         self._writer = Writer(fd, most, self._check)
         self._groups: list[Parts] = []
+        self._states: list[object] = []  # of the file before each of them
         # While what was saved is loaded for a check, as after a restart.
         self._loaded: dict[str, object] = {
             "__name__": "__main__", "__builtins__": dict.get(namespace, "__builtins__", __builtins__)
@@ -154,12 +155,24 @@ class _Saving:
         return self.finish()
 
     def finish(self) -> object:
-        saved = {name for group in self._groups if not group.is_setting for name, _ in group.names}
-        order = [name for name in self._variables if name in saved]
-        lost = [(name, self._kind(name), reason) for name, reason in self._gone.items()]
-        index = {"order": order, "lost": lost, "groups": [group.entry() for group in self._groups]}
-        digest = self._writer.finish(index)
-        return order, lost, self._writer.size, digest
+        """Completes the file. Where there is no room for the index, variables make it: the last first, which are the largest."""
+        count = 1
+        while True:
+            saved = {name for group in self._groups if not group.is_setting for name, _ in group.names}
+            order = [name for name in self._variables if name in saved]
+            lost = [(name, self._kind(name), reason) for name, reason in self._gone.items()]
+            index = {"order": order, "lost": lost, "groups": [group.entry() for group in self._groups]}
+            try:
+                digest = self._writer.finish(index)
+            except OSError as e:
+                if not is_full(e) or not self._groups:
+                    raise
+                for _ in self._groups[-count:]:
+                    self._writer.rewind(self._states.pop())
+                    self._gone.update((name, no_room(e)) for name, _ in self._groups.pop().names)
+                count *= 2
+                continue
+            return order, lost, self._writer.size, digest
 
     def _write(self, names: list[str], values: dict[str, object], setting: bool, last: bool) -> bool:
         """Writes a group without the variables that fail. Returns False, and has written nothing, if one of them fails
@@ -169,6 +182,7 @@ class _Saving:
             state = self._writer.state()
             try:
                 self._groups.append(self._put(names, values, setting))
+                self._states.append(state)
                 return True
             except _Failure as e:
                 if self._writer.error is not None:
