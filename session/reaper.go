@@ -7,6 +7,7 @@ import (
 
 	"talaria/api"
 	"talaria/kernel/command"
+	"talaria/kernel/workspace"
 )
 
 // useState is when the session was used and when its kernel is reaped. Guarded by Session.mu.
@@ -70,6 +71,12 @@ func (s *Session) reap(ctx context.Context) {
 		s.log.Debug("an idle kernel stays, since the state disk is nearly full", "error", err)
 		s.mu.Lock()
 		s.reapIn(retryPause)
+		s.mu.Unlock()
+		return
+	case errors.Is(err, workspace.ErrNoSpace): // likewise, but nobody else makes space in its workspace, and saving takes time
+		s.log.Warn("an idle kernel stays, since its workspace has no room to save the variables", "error", err)
+		s.mu.Lock()
+		s.reapIn(max(retryPause, time.Duration(s.idleMS)*time.Millisecond))
 		s.mu.Unlock()
 		return
 	case err != nil:

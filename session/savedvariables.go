@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ const (
 	saveTime = time.Minute
 	// savedOverhead is what a file of variables may have besides their values.
 	savedOverhead = 64 << 20
+	// leastRoom is what a workspace that is not full has room for.
+	leastRoom = 1 << 20
 
 	unchanged = "; nothing was changed"
 )
@@ -60,7 +63,8 @@ type variablesFile struct {
 }
 
 // save has a kernel save its variables as asking says, which takes limit bytes of values at most, and takes them among the
-// artifacts, where hold protects them. count is the execution count that goes with them.
+// artifacts, where hold protects them. count is the execution count that goes with them. The error is also workspace.ErrNoSpace if
+// the workspace is full.
 func (v variablesFile) save(
 	ctx context.Context, hold *artifacts.Hold, key record.Key, limit, count int64, asking command.Asking[command.SavedVariables],
 ) (*savedVariables, error) {
@@ -84,7 +88,11 @@ func (v variablesFile) save(
 	case err != nil:
 		return nil, fmt.Errorf("save the variables: %w", err)
 	case made.Reason != "":
-		return nil, api.Errorf(api.CodeDiskLimit, "the variables could not be saved: %.500s"+unchanged, made.Reason)
+		err := error(api.Errorf(api.CodeDiskLimit, "the variables could not be saved: %.500s"+unchanged, made.Reason))
+		if v.isFull(ctx) {
+			err = fmt.Errorf("%w: %w", err, workspace.ErrNoSpace)
+		}
+		return nil, err
 	}
 	f, entry, err := v.dir.Open(v.name)
 	if err != nil {
@@ -99,6 +107,12 @@ func (v variablesFile) save(
 		return nil, fmt.Errorf("keep the saved variables: %w", err)
 	}
 	return &savedVariables{Digest: blob.SHA256, Check: made.Digest, Bytes: blob.Size, ExecutionCount: count, NotSaved: notSaved(made.Lost)}, nil
+}
+
+// isFull reports whether the workspace has no room for a file of variables, even one that names them only.
+func (v variablesFile) isFull(ctx context.Context) bool {
+	_, _, err := v.dir.Write(ctx, v.name, bytes.NewReader(make([]byte, leastRoom)), leastRoom)
+	return errors.Is(err, workspace.ErrNoSpace)
 }
 
 func notSaved(losses []record.Loss) []api.NotSaved {

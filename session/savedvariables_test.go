@@ -4,9 +4,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"talaria/api"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
 	"talaria/session"
 	"talaria/store"
 )
@@ -100,4 +106,46 @@ func TestCellsThatWaitForAnApprovalKeepSavedVariablesUnlessThoseGo(t *testing.T)
 			}
 		})
 	}
+}
+
+// fullHost fails to save variables the first time, as a runner does in a full workspace.
+type fullHost struct {
+	savingHost
+	filled bool // by then
+}
+
+func (h *fullHost) Do(ctx context.Context, key record.Key, c command.Command) (any, error) {
+	if _, ok := c.(command.SaveVariables); ok {
+		filler := filepath.Join(h.dir, "filler")
+		if !h.filled {
+			h.filled = true
+			return command.SavedVariables{Reason: "No space left on device"}, os.WriteFile(filler, make([]byte, 15<<19), 0o600)
+		}
+		if err := os.Remove(filler); err != nil {
+			return nil, err
+		}
+	}
+	return h.savingHost.Do(ctx, key, c)
+}
+
+func TestAnIdleKernelStaysWhileItsWorkspaceIsFull(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can mount a small file system")
+	}
+	host := new(fullHost)
+	r := newRig(t, echo, func(cfg *session.Config) {
+		if err := unix.Mount("none", cfg.SessionsDir, "tmpfs", 0, "size=8m"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(cfg.SessionsDir, unix.MNT_DETACH) })
+		host.Host, host.dir = cfg.Host, cfg.SessionsDir
+		cfg.Host, cfg.OnIdle, cfg.DiskReserve = host, api.OnIdleHibernate, 1
+	})
+	s := r.session(api.SessionRequest{})
+	execute(t, s, "1")
+	if err := s.Update(t.Context(), api.SessionPatch{IdleTimeoutS: ptr(0.01)}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return s.Info(t.Context()).State == api.StateHibernated })
+	wantVariables(t, api.StateHibernated, s)
 }
