@@ -143,6 +143,7 @@ func (s *Session) origin(ctx context.Context, hold *artifacts.Hold, checkpoint *
 	if err != nil {
 		return o, err
 	}
+	o.saved = o.saved.untried()
 	o.set = s.settings()
 	o.set.Metadata, o.set.Packages = metadataOfFork(o.set.Metadata), []string{}
 	row, err := s.m.cfg.Store.SessionNumber(ctx, s.n)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"maps"
 	"math"
 	"slices"
@@ -26,7 +27,7 @@ const (
 	saveTimeAtEnd = 5 * time.Second
 )
 
-// maxAttempts is how often variables are loaded whose code ends the kernel, or whose host ends meanwhile.
+// maxAttempts is how often variables are loaded if that fails as a whole, as when their code ends the kernel.
 const maxAttempts = 2
 
 // besideAttempts is how often sessions beside one that is to hibernate hibernate first, if they are used again meanwhile.
@@ -164,17 +165,20 @@ func (s *Session) saveCopy(ctx context.Context, hold *artifacts.Hold, row store.
 }
 
 // loadSaved gives a kernel that has just started the saved variables, and commits that it has them. placed is why they could not
-// be placed, or nil. It returns what is not there. On the session's goroutine.
+// be placed, or nil. It returns what is not there. After an error they stay saved, and a kernel that is still there is leaving. On the
+// session's goroutine.
 func (s *Session) loadSaved(ctx context.Context, key record.Key, saved *savedVariables, placed error) ([]api.NotRestored, error) {
 	began := time.Now()
-	tried := *saved
-	tried.Attempts++
-	if err := s.journal.commit(ctx, s.keepSaved(&tried)); err != nil {
-		return nil, err
-	}
 	lost, err := s.variablesFile.load(ctx, key, saved, placed)
-	if err != nil && (ctx.Err() != nil || errors.Is(err, command.ErrNoKernel) && tried.Attempts < maxAttempts) {
+	if err != nil && ctx.Err() != nil {
 		return nil, err // the next start loads them
+	}
+	if tried := saved.Attempts + 1; err != nil && !errors.Is(err, fs.ErrNotExist) && tried < maxAttempts { // likewise, unless they are gone
+		again := *saved
+		again.Attempts = tried
+		c := s.keepSaved(&again)
+		c.state(s, api.StateHibernated, reasonStart)
+		return nil, errors.Join(err, s.journal.commit(ctx, c))
 	}
 	if err != nil {
 		s.log.Error("load the saved variables", "error", err)

@@ -245,6 +245,7 @@ func (s *Session) bringVariables(ctx context.Context, target store.Checkpoint) e
 	if err != nil {
 		return err
 	}
+	saved = saved.untried()
 	s.mu.Lock()
 	saved.ExecutionCount = s.executionCount // it goes on
 	s.mu.Unlock()

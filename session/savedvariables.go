@@ -38,7 +38,7 @@ type savedVariables struct {
 	Bytes          int64          `json:"bytes"`
 	ExecutionCount int64          `json:"execution_count"`
 	NotSaved       []api.NotSaved `json:"not_saved"`
-	Attempts       int            `json:"attempts,omitzero"` // to load them so far
+	Attempts       int            `json:"attempts,omitzero"` // to load them into a kernel of this session that failed
 }
 
 // decodeSaved returns the variables of a row, or nil.
@@ -51,6 +51,16 @@ func decodeSaved(encoded []byte) (*savedVariables, error) {
 		return nil, fmt.Errorf("decode the saved variables: %w", err)
 	}
 	return saved, nil
+}
+
+// untried returns the same variables for another session, or for this one once more. They may be nil.
+func (v *savedVariables) untried() *savedVariables {
+	if v == nil {
+		return nil
+	}
+	again := *v
+	again.Attempts = 0
+	return &again
 }
 
 // variablesFile is the way of variables out of a kernel and into one: a file of the workspace. It is immutable.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -148,4 +149,89 @@ func TestAnIdleKernelStaysWhileItsWorkspaceIsFull(t *testing.T) {
 	}
 	eventually(t, func() bool { return s.Info(t.Context()).State == api.StateHibernated })
 	wantVariables(t, api.StateHibernated, s)
+}
+
+// loadless returns a session that hibernates, and a host that fails to load variables until it is told to.
+func loadless(t *testing.T) (*rig, *session.Session, *loadlessHost) {
+	host := &loadlessHost{err: errors.New("no answer")}
+	r := newRig(t, echo, func(cfg *session.Config) {
+		host.Host, host.dir, cfg.Host = cfg.Host, cfg.SessionsDir, host
+	})
+	s := r.session(api.SessionRequest{})
+	execute(t, s, "1")
+	if _, err := s.Hibernate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return r, s, host
+}
+
+type loadlessHost struct {
+	savingHost
+	err error
+}
+
+func (h *loadlessHost) Do(ctx context.Context, key record.Key, c command.Command) (any, error) {
+	if _, ok := c.(command.LoadVariables); ok && h.err != nil {
+		return nil, h.err
+	}
+	return h.savingHost.Do(ctx, key, c)
+}
+
+// wantFailedStart checks that loading the variables fails, and that they stay.
+func wantFailedStart(t *testing.T, s *session.Session) {
+	t.Helper()
+	if e := execute(t, s, "1"); e.Status != api.StatusDied || e.State != api.VariablesKept {
+		t.Errorf("the cell is %s, and its variables %s", e.Status, e.State)
+	}
+	if info := s.Info(t.Context()); info.State != api.StateHibernated || info.Reason != "start_failed" {
+		t.Errorf("the session is %s, %q", info.State, info.Reason)
+	}
+}
+
+// wantLoaded checks that the next cell has the variables of a session that hibernates.
+func wantLoaded(t *testing.T, s *session.Session) {
+	t.Helper()
+	if e := execute(t, s, "1"); e.Status != api.StatusOK || e.Generation != 1 {
+		t.Errorf("the cell is %s in generation %d", e.Status, e.Generation)
+	}
+	if got := shape(now(t, s)); strings.Contains(got, "reset:") || !strings.Contains(got, "kernel_woken") {
+		t.Errorf("the log is %s", got)
+	}
+}
+
+func TestVariablesWhoseLoadingFailsAreLoadedOnceMore(t *testing.T) {
+	_, s, host := loadless(t)
+	wantFailedStart(t, s)
+	host.err = nil
+	wantLoaded(t, s)
+	if _, err := s.Hibernate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	host.err = errors.New("no answer")
+	wantFailedStart(t, s)
+	woken, err := s.Wake(t.Context())
+	if err != nil || len(woken.NotRestored) != 1 || woken.NotRestored[0].Name != "all variables" {
+		t.Errorf("it wakes with %+v: %v", woken.NotRestored, err)
+	}
+}
+
+func TestForksAndRollbacksHaveAttemptsOfTheirOwn(t *testing.T) {
+	r, s, host := loadless(t)
+	wantFailedStart(t, s)
+	point, err := s.Checkpoint(t.Context(), api.CheckpointRequest{})
+	if err != nil || point.Level != api.CheckpointSaved {
+		t.Fatalf("the checkpoint is %+v: %v", point, err)
+	}
+	made, err := s.Fork(t.Context(), api.ForkRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fork := r.find(made.Items[0].Session.ID)
+	wantFailedStart(t, fork)
+	if _, err := s.Rollback(t.Context(), api.RollbackRequest{CheckpointID: &point.ID}); err == nil {
+		t.Error("a rollback has given the variables up")
+	}
+	host.err = nil
+	wantLoaded(t, s)
+	wantLoaded(t, fork)
 }
