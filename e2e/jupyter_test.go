@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"context"
 	bits "encoding/binary"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -11,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -345,6 +348,16 @@ func (k *jupyterSocket) answers(id string) (words []string, messages []jupyterMe
 	}
 }
 
+// confirm makes the server know that everything up to now was read: the first answer comes after its ping, and the second request
+// is read after the pong.
+func (k *jupyterSocket) confirm(id string) {
+	k.t.Helper()
+	for _, id := range []string{id, id + "-noted"} {
+		k.say(`{"msg_id":"`+id+`","msg_type":"kernel_info_request","session":"tab"}`, `{}`)
+		k.until(id)
+	}
+}
+
 // first reads up to the first message of that type.
 func (k *jupyterSocket) first(msgType string) jupyterMessage {
 	k.t.Helper()
@@ -393,6 +406,7 @@ func TestAJupyterClientThatWasAwayGetsWhatItMissed(t *testing.T) {
 	k := s.channels(t, id, "&session_id=tab")
 	k.say(`{"msg_id":"g1","msg_type":"execute_request","session":"tab"}`, `{"code":"print('before')\ninput()\nprint('while away')\n"}`)
 	k.first("input_request")
+	k.confirm("g0")
 	_ = k.Close()
 	if err := s.Client().Input(within(t), id, api.InputRequest{Value: "go on"}); err != nil {
 		t.Fatal(err)
@@ -623,8 +637,7 @@ func TestTheNextServerTakesAJupyterClientUpWhereItStopped(t *testing.T) {
 	k.say(`{"msg_id":"n1","msg_type":"execute_request","username":"ann","session":"tab"}`,
 		`{"code":"for i in range(2000): print(i)\nanswer = input()\nfor i in range(2000): print('after', i)"}`)
 	k.first("input_request")
-	k.say(`{"msg_id":"n2","msg_type":"kernel_info_request","session":"tab"}`, `{}`)
-	k.until("n2") // everything before it is noted as sent
+	k.confirm("n2")
 	s.Kill9()
 	s.Restart(t)
 	if err := s.Client().Input(within(t), id, api.InputRequest{Value: "go on"}); err != nil {
@@ -636,6 +649,59 @@ func TestTheNextServerTakesAJupyterClientUpWhereItStopped(t *testing.T) {
 		fmt.Fprintln(&want, "after", i)
 	}
 	wantWords(t, s.channels(t, id, "&session_id=tab").until("n1"), "stream "+want.String(), "execute_reply ok", "status idle")
+}
+
+func TestAJupyterClientGetsWhatWasWrittenToADeadConnection(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	id := s.kernel(t)
+	lost, dead := make(chan struct{}), new(atomic.Bool)
+	dialer := websocket.Dialer{NetDialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		return deafConn{conn, dead, lost}, err
+	}}
+	conn, _, err := dialer.DialContext(within(t), s.channelsURL(id)+"?session_id=tab&token="+s.Token, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	k := &jupyterSocket{conn, t, false}
+	k.say(`{"msg_id":"l1","msg_type":"execute_request","session":"tab"}`, `{"code":"print('before')\ninput()\nprint('while away')\n"}`)
+	k.first("input_request")
+	k.confirm("l0")
+	dead.Store(true)
+	go func() { _, _ = k.next() }() // reads, and gets nothing
+	if err := s.Client().Input(within(t), id, api.InputRequest{Value: "go on"}); err != nil {
+		t.Fatal(err)
+	}
+	collect(t, s.Client().ExecutionEvents(within(t), id, "l1", 0)) // to its end
+	select {
+	case <-lost: // the end of the cell may be on its way still: it comes in any case
+	case <-within(t).Done():
+		t.Fatal("nothing was written to the connection")
+	}
+	wantWords(t, s.channels(t, id, "&session_id=tab").until("l1"), "stream while away\n", "execute_reply ok", "status idle")
+}
+
+// deafConn is a connection from which nothing comes once dead is set, as that of a machine that has lost its network; lost is closed
+// when something would have.
+type deafConn struct {
+	net.Conn
+	dead *atomic.Bool
+	lost chan struct{}
+}
+
+// Read implements [io.Reader].
+func (c deafConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil || !c.dead.Load() {
+		return n, err
+	}
+	close(c.lost)
+	for err == nil {
+		_, err = c.Conn.Read(p)
+	}
+	return 0, err
 }
 
 func TestJupyterClientsInterruptAnAwaitAndLearnWhyAKernelDied(t *testing.T) {

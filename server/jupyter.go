@@ -116,8 +116,16 @@ func (f *frontSocket) Write(binary bool, data []byte) error {
 	return f.conn.WriteMessage(kind, data)
 }
 
-func (f *frontSocket) Ping() error {
-	return f.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(stall))
+// Ping has no deadline of its own: that would bound everything which is held back with it.
+func (f *frontSocket) Ping(data string) error {
+	return f.conn.WriteControl(websocket.PingMessage, []byte(data), time.Time{})
+}
+
+func (f *frontSocket) OnPong(do func(data string)) {
+	f.conn.SetPongHandler(func(data string) error {
+		do(data)
+		return f.heard(readTimeout)
+	})
 }
 
 func (f *frontSocket) Hold() { f.wire.hold() }

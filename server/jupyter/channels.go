@@ -19,7 +19,10 @@ type Socket interface {
 	// Read waits for a message. release must be called when data is no longer needed.
 	Read(ctx context.Context) (binary bool, data []byte, release func(), err error)
 	Write(binary bool, data []byte) error
-	Ping() error
+	// Ping asks the peer to send data back, which it does once it has read everything that was written before.
+	Ping(data string) error
+	// OnPong says what Read does with data that comes back. It is called before the first Read.
+	OnPong(do func(data string))
 	// Hold keeps what is written from now on until Release sends it, with one system call where it can. Full says that it is
 	// time for that.
 	Hold()
@@ -61,6 +64,7 @@ type channels struct {
 	events chan api.Event
 	failed error          // why following ended; valid once events is closed
 	out    chan []message // answers to requests other than cells
+	behind chan struct{}  // holds a value when the client may have to be asked how far it has read
 	asking chan struct{}  // a slot for each question
 	cancel context.CancelCauseFunc
 
@@ -97,7 +101,7 @@ func (h *Handler) serveChannels(q *request) error {
 	k := &channels{
 		h: h, sess: sess, socket: socket, caller: q.caller, id: q.URL.Query().Get("session_id"),
 		v1: socket.Subprotocol() == binaryProtocol, events: make(chan api.Event, prefetch), out: make(chan []message),
-		asking: make(chan struct{}, questions), cancel: cancel, generation: info.Kernel.Generation, count: info.ExecutionCount, comms: map[string]bool{},
+		behind: make(chan struct{}, 1), asking: make(chan struct{}, questions), cancel: cancel, generation: info.Kernel.Generation, count: info.ExecutionCount, comms: map[string]bool{},
 	}
 	if len(k.id) > maxClientID {
 		k.id = ""
@@ -112,6 +116,7 @@ func (h *Handler) serveChannels(q *request) error {
 
 // run serves the connection until either side ends it; nothing of it is left then.
 func (k *channels) run(ctx context.Context, after int64) {
+	k.socket.OnPong(k.hear)
 	unblock := context.AfterFunc(ctx, k.socket.Unblock)
 	defer unblock()
 	var others sync.WaitGroup

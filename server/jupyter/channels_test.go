@@ -13,6 +13,13 @@ func client(id string) *channels {
 	return &channels{id: id, sess: new(session.Session), cancel: func(error) {}}
 }
 
+// confirm is a client that says that it has read what it was sent.
+func confirm(c *channels, seq int64) {
+	c.kernel.sent(c, seq)
+	c.kernel.toAsk(c)
+	c.kernel.read(c, seq)
+}
+
 func TestKernelsOfTwoOwnersHaveNothingInCommon(t *testing.T) {
 	var all kernels
 	info := api.Session{ID: "chat:7", LogID: "one", FirstSeq: 1, LastSeq: 5}
@@ -33,19 +40,56 @@ func TestAClientIsTakenUpWhereItStopped(t *testing.T) {
 	if first.kernel, after = all.enter("me", info, first); after != 5 {
 		t.Errorf("a new client follows from %d", after)
 	}
-	first.kernel.sent(first, 8)
+	confirm(first, 8)
+	first.kernel.sent(first, 9) // it may be lost on its way
+	first.kernel.toAsk(first)
+	if first.kernel.read(first, 10) {
+		t.Error("a client confirms what it was not asked about")
+	}
 	second := client("tab")
 	info.LastSeq = 10
 	if second.kernel, after = all.enter("me", info, second); after != 8 {
 		t.Errorf("a client that comes back follows from %d, want 8", after)
 	}
-	first.kernel.sent(first, 10) // the older connection moves nothing any more
+	confirm(first, 10) // the older connection moves nothing any more
+	if first.kernel.read(first, 9) {
+		t.Error("an older connection confirms something")
+	}
 	first.kernel.leave(first)
-	second.kernel.sent(second, 9)
+	confirm(second, 9)
 	second.kernel.leave(second)
 	third := client("tab")
 	if _, after = all.enter("me", info, third); after != 9 {
 		t.Errorf("it follows from %d, want 9", after)
+	}
+}
+
+func TestAClientIsAskedAFewTimesAtOnceHowFarItHasRead(t *testing.T) {
+	var all kernels
+	c := client("tab")
+	c.kernel, _ = all.enter("me", api.Session{ID: "s", LogID: "l", FirstSeq: 1}, c)
+	var asked []int64
+	ask := func(sent int64) {
+		c.kernel.sent(c, sent)
+		for range 2 { // the same is not asked twice
+			if seq, ok := c.kernel.toAsk(c); ok {
+				asked = append(asked, seq)
+			}
+		}
+	}
+	for seq := int64(1); seq <= 2*maxAsked; seq++ {
+		ask(seq)
+	}
+	if len(asked) != maxAsked || asked[0] != 1 {
+		t.Fatalf("it was asked about %v", asked)
+	}
+	c.kernel.read(c, maxAsked)
+	if ask(2 * maxAsked); asked[maxAsked] != 2*maxAsked {
+		t.Errorf("it was asked about %v", asked)
+	}
+	c.kernel.read(c, 2*maxAsked)
+	if ask(2 * maxAsked); len(asked) != maxAsked+1 {
+		t.Errorf("it was asked about %v", asked)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 const (
 	maxClientID = 256
 	maxEnded    = 64  // requests that are kept for connections that are behind
+	maxAsked    = 8   // open questions to one client how far it has read
 	maxPlaces   = 64  // of one kernel
 	maxLeft     = 256 // kernels of one owner that are kept without a connection
 
@@ -44,9 +45,12 @@ type kernelState struct {
 	places  map[string]*place // up to where clients have the log, by their session_id
 }
 
-// place is a position in the log. Only the client's newest connection moves it.
+// place is the position in the log up to which a client has read. What was written to it may still be lost: a connection whose
+// network has gone accepts it for a while. Only the client's newest connection moves the place.
 type place struct {
 	seq   int64
+	sent  int64     // up to where the owner was sent the log
+	asked []int64   // positions that the owner was asked to confirm and has not, in order
 	owner *channels // nil: it has gone
 	mark  Mark      // of the place in the file
 }
@@ -70,8 +74,8 @@ func (s *kernels) connections(owner, session string) int {
 	return len(k.open)
 }
 
-// enter adds a connection, and returns the position in the log from which it follows: where the same client's last connection
-// stopped, or else the end. An open connection of the same client ends.
+// enter adds a connection, and returns the position in the log from which it follows: up to where the same client has read by
+// what its last connection confirmed, or else the end. An open connection of the same client ends.
 func (s *kernels) enter(owner string, info api.Session, c *channels) (k *kernelState, after int64) {
 	if c.id == "" {
 		return s.add(owner, info, c, place{})
@@ -114,7 +118,7 @@ func (s *kernels) add(owner string, info api.Session, c *channels, stored place)
 	if p.seq < info.FirstSeq-1 || p.seq > info.LastSeq {
 		p.seq = info.LastSeq
 	}
-	p.owner = c
+	p.owner, p.sent, p.asked = c, p.seq, nil
 	return k, p.seq
 }
 
@@ -131,21 +135,52 @@ func (k *kernelState) makeRoom() {
 	}
 }
 
-// sent notes that a client has the log up to seq.
+// own returns the client's place if the connection is its newest one, or nil. The caller holds mu.
+func (k *kernelState) own(c *channels) *place {
+	if p := k.places[c.id]; p != nil && p.owner == c {
+		return p
+	}
+	return nil
+}
+
+// sent notes that a client was sent the log up to seq.
 func (k *kernelState) sent(c *channels, seq int64) {
-	if c.id == "" {
-		return
-	}
 	k.mu.Lock()
-	p := k.places[c.id]
-	if p == nil || p.owner != c {
-		k.mu.Unlock()
-		return
+	defer k.mu.Unlock()
+	if p := k.own(c); p != nil {
+		p.sent = seq
 	}
-	p.seq = seq
+}
+
+// toAsk returns the position that the client is to be asked to confirm now, if there is one.
+func (k *kernelState) toAsk(c *channels) (seq int64, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p := k.own(c)
+	if p == nil || len(p.asked) >= maxAsked || p.sent <= p.seq || slices.Contains(p.asked, p.sent) {
+		return 0, false
+	}
+	p.asked = append(p.asked, p.sent)
+	return p.sent, true
+}
+
+// read notes that a client has read the log up to seq, if it was asked about that.
+func (k *kernelState) read(c *channels, seq int64) bool {
+	k.mu.Lock()
+	p := k.own(c)
+	i := -1
+	if p != nil {
+		i = slices.Index(p.asked, seq)
+	}
+	if i < 0 {
+		k.mu.Unlock()
+		return false
+	}
+	p.seq, p.asked = seq, slices.Delete(p.asked, 0, i+1)
 	mark := p.mark
 	k.mu.Unlock()
 	mark.set(seq)
+	return true
 }
 
 // leave removes a connection.

@@ -266,7 +266,7 @@ func (h *Handler) serveEvents(q *request) error {
 		select {
 		case <-ctx.Done():
 		case <-ping.C:
-			if socket.Ping() != nil {
+			if socket.Ping("") != nil {
 				cancel(errGone)
 			}
 		}

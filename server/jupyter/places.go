@@ -24,9 +24,8 @@ const (
 	slotSize = 48
 )
 
-// Places keeps up to where clients have the log, so that a server that starts later can take them up there, also when the one
-// before was killed: a position is written once its bytes are with the operating system, which delivers them in any case. It is
-// safe for concurrent use.
+// Places keeps up to where clients have read the log, so that a server that starts later can take them up there, also when the one
+// before was killed. It is safe for concurrent use.
 type Places struct {
 	log  *slog.Logger
 	file *os.File

@@ -22,12 +22,14 @@ func openPlaces(t *testing.T, path string) *Places {
 
 func TestTheNextServerKnowsWhereAClientStopped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "places")
-	info := api.Session{ID: "s", LogID: "l", FirstSeq: 1, LastSeq: 9}
+	info := api.Session{ID: "s", LogID: "l", FirstSeq: 1, LastSeq: 6}
 	before := kernels{places: openPlaces(t, path)}
 	c := client("tab")
 	c.kernel, _ = before.enter("me", info, c)
-	c.kernel.sent(c, 7)
+	confirm(c, 7)
+	c.kernel.sent(c, 8) // not confirmed
 
+	info.LastSeq = 9
 	after := kernels{places: openPlaces(t, path)} // the one before was killed: nothing was closed
 	for _, of := range []struct {
 		owner, logID, client string

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"talaria/api"
@@ -25,9 +26,13 @@ func (k *channels) write(ctx context.Context) (code int, reason string) {
 			}
 			err = k.sendReady(ctx, event)
 		case list := <-k.out:
-			err = k.send(list)
+			if err = k.ask(); err == nil { // a client that has this answer has confirmed what came before it
+				err = k.send(list)
+			}
+		case <-k.behind:
+			err = k.ask()
 		case <-ping.C:
-			err = k.socket.Ping()
+			err = k.socket.Ping("")
 		case <-ctx.Done():
 			return k.ending(ctx, nil)
 		}
@@ -53,11 +58,32 @@ func (k *channels) sendReady(ctx context.Context, event api.Event) error {
 			more = false
 		}
 	}
-	if err := errors.Join(err, k.socket.Release()); err != nil {
-		return err
+	if err == nil {
+		k.kernel.sent(k, event.Seq)
+		err = k.ask()
 	}
-	k.kernel.sent(k, event.Seq)
-	return nil
+	return errors.Join(err, k.socket.Release())
+}
+
+// ask asks the client how far it has read, unless enough such questions are open or there is nothing new to ask about.
+func (k *channels) ask() error {
+	seq, ok := k.kernel.toAsk(k)
+	if !ok {
+		return nil
+	}
+	return k.socket.Ping(formatInt(seq))
+}
+
+// hear takes the answer to ask.
+func (k *channels) hear(data string) {
+	seq, err := strconv.ParseInt(data, 10, 64)
+	if err != nil || !k.kernel.read(k, seq) {
+		return
+	}
+	select {
+	case k.behind <- struct{}{}:
+	default:
+	}
 }
 
 // ending returns what the close frame says after the log has ended with err, or ctx.
