@@ -101,6 +101,10 @@ func TestAFileObjectIsNotUploadedEmptyAfterABusyAnswer(t *testing.T) {
 	python(t, "python", "testdata/busyupload.py")
 }
 
+func TestARefusedUploadSaysWhy(t *testing.T) {
+	python(t, "python", "testdata/refusedupload.py")
+}
+
 func TestARejectedToolLeavesTheOthersWorking(t *testing.T) {
 	python(t, "python", "testdata/rejectedtool.py")
 }

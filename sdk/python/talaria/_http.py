@@ -160,9 +160,14 @@ class Transport:
             connection.sock.settimeout(SILENCE)
             target = self._prefix + target + ("?" + urlencode(query) if query else "")
             try:
-                connection.request(method, target, body, {**self._headers, **headers})
-                # A call such as reset answers late; only streams say that they are alive.
-                connection.sock.settimeout(SILENCE if headers.get("Accept") == "text/event-stream" else None)
+                try:
+                    connection.request(method, target, body, {**self._headers, **headers})
+                except ConnectionError:
+                    # A server that refuses a long body has answered, and cut the connection without reading it all.
+                    connection.sock.settimeout(CONNECT)
+                else:
+                    # A call such as reset answers late; only streams say that they are alive.
+                    connection.sock.settimeout(SILENCE if headers.get("Accept") == "text/event-stream" else None)
                 response = connection.getresponse()
             except (OSError, http.client.HTTPException) as e:
                 raise Broken(e, sent=True) from e
