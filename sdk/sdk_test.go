@@ -105,6 +105,10 @@ func TestARefusedUploadSaysWhy(t *testing.T) {
 	python(t, "python", "testdata/refusedupload.py")
 }
 
+func TestADeadServerIsNoticedWithinAboutAMinute(t *testing.T) {
+	python(t, "python", "testdata/deadserver.py")
+}
+
 func TestARejectedToolLeavesTheOthersWorking(t *testing.T) {
 	python(t, "python", "testdata/rejectedtool.py")
 }

@@ -19,6 +19,9 @@ from ._websocket import WebSocket, handshake
 SILENCE = 60.0  #: a stream without a byte for so long is broken: the server sends a comment every 15 s
 CONNECT = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 3.0
+# A peer that vanished, such as behind a NAT that forgot the connection, is noticed after a minute. Platforms name these
+# options differently, and some lack them.
+KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
 MAX_LINE = 24 << 20
 PIECE = 64 << 10
 SUBPROTOCOL = "talaria.v1"
@@ -155,6 +158,7 @@ class Transport:
                 connection.connect()
             except OSError as e:
                 raise Broken(e, sent=False) from e
+            _keep_alive(connection.sock)
             if stop is not None:
                 stop.watch(connection.sock)
             connection.sock.settimeout(SILENCE)
@@ -288,6 +292,15 @@ class Transport:
                 backoff.reset()
             if not backoff.wait(stop):
                 raise self.unreachable(cause) from cause
+
+
+def _keep_alive(connected: socket.socket) -> None:
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEP_ALIVE.items():
+        option = getattr(socket, name, None)
+        if option is not None:
+            with contextlib.suppress(OSError):
+                connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _lines(response: http.client.HTTPResponse) -> Iterator[Dict[str, Any]]:
