@@ -109,6 +109,10 @@ func TestADeadServerIsNoticedWithinAboutAMinute(t *testing.T) {
 	python(t, "python", "testdata/deadserver.py")
 }
 
+func TestASlowUploadSucceeds(t *testing.T) {
+	python(t, "python", "testdata/slowupload.py")
+}
+
 func TestARejectedToolLeavesTheOthersWorking(t *testing.T) {
 	python(t, "python", "testdata/rejectedtool.py")
 }

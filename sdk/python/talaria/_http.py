@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import json
 import socket
 import ssl
@@ -165,7 +166,7 @@ class Transport:
             target = self._prefix + target + ("?" + urlencode(query) if query else "")
             try:
                 try:
-                    connection.request(method, target, body, {**self._headers, **headers})
+                    _send(connection, method, target, body, {**self._headers, **headers})
                 except ConnectionError:
                     # A server that refuses a long body has answered, and cut the connection without reading it all.
                     connection.sock.settimeout(CONNECT)
@@ -292,6 +293,14 @@ class Transport:
                 backoff.reset()
             if not backoff.wait(stop):
                 raise self.unreachable(cause) from cause
+
+
+def _send(connection: http.client.HTTPConnection, method: str, target: str, body: Any, headers: Dict[str, str]) -> None:
+    if isinstance(body, bytes):
+        # A socket's timeout bounds a whole sendall; a file object is sent in pieces, and the timeout bounds each.
+        headers["Content-Length"] = str(len(body))
+        body = io.BytesIO(body)
+    connection.request(method, target, body, headers)
 
 
 def _keep_alive(connected: socket.socket) -> None:
