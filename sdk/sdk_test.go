@@ -113,6 +113,13 @@ func TestASlowUploadSucceeds(t *testing.T) {
 	python(t, "python", "testdata/slowupload.py")
 }
 
+func TestACancelledCallEndsAlthoughTheServerIsAway(t *testing.T) {
+	python(t, "python", "testdata/cancelaway.py")
+	if out, err := node(t, "testdata/cancelaway.mjs"); err != nil || string(out) != "enough true 1\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 func TestARejectedToolLeavesTheOthersWorking(t *testing.T) {
 	python(t, "python", "testdata/rejectedtool.py")
 }

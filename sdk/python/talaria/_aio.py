@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import ssl
 import threading
@@ -174,12 +173,11 @@ class AsyncSession:
                 if collector.done:
                     break
         except asyncio.CancelledError:
-            await asyncio.shield(_thread(self._session.interrupt, cell))
+            await asyncio.shield(_thread(self._session._abandon, cell))
             raise
         except Exception:
             if any(failed(answer) for answer in answers):  # nobody else answers: the cell would wait for good
-                with contextlib.suppress(TalariaError):
-                    await _thread(self._session.interrupt, cell)
+                await _thread(self._session._abandon, cell)
             raise
         finally:
             calls.end()
@@ -209,7 +207,7 @@ class AsyncSession:
                 if collector.result is not None:
                     return collector.result
         except asyncio.CancelledError:
-            await asyncio.shield(_thread(self._session.interrupt, body["id"]))
+            await asyncio.shield(_thread(self._session._abandon, body["id"]))
             raise
         finally:
             await lines.aclose()  # type: ignore[attr-defined]

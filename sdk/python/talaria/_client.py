@@ -17,7 +17,9 @@ from ._execution import Collector, Event, Execution, Result
 from ._http import Stop, Transport, path
 from ._map import Code, MapCollector, MapItem, MapResult, map_body
 from ._pending import PendingCalls
-from ._tools import Tool, as_tools
+from ._tools import Tool, as_tools, run_in_thread
+
+ABANDON = 3.0  #: a call that was cancelled ends so soon, though its cell may not be interrupted yet
 
 Data = Union[bytes, str, IO[bytes]]
 
@@ -122,13 +124,12 @@ class Session:
                         try:
                             self._answer(event, on_input(event["prompt"], event["password"]))
                         except Exception:  # nobody else answers: the cell would wait for good
-                            with contextlib.suppress(TalariaError):
-                                self.interrupt(cell)
+                            self._abandon(cell)
                             raise
                     if collector.done:
                         break
         except KeyboardInterrupt:
-            self.interrupt(cell)
+            self._abandon(cell)
             raise
         finally:
             calls.end()
@@ -156,7 +157,7 @@ class Session:
                     if collector.result is not None:
                         return collector.result
         except KeyboardInterrupt:
-            self.interrupt(body["id"])
+            self._abandon(body["id"])
             raise
         raise AssertionError("a stream of a map ends with its summary")
 
@@ -350,6 +351,14 @@ class Session:
         """Interrupts one execution; without an id, interrupts the running one and cancels those that wait."""
         body = {} if execution_id is None else {"execution_id": execution_id}
         self._http.call("POST", path("sessions", self.id, "interrupt"), body=body, repeatable=execution_id is not None)
+
+    def _abandon(self, execution_id: str) -> None:
+        """Interrupts an execution that the caller leaves. While the server is away, a thread goes on trying."""
+        def interrupt() -> None:
+            with contextlib.suppress(TalariaError):
+                self.interrupt(execution_id)
+
+        run_in_thread("talaria-interrupt", interrupt).join(ABANDON)
 
     def input(self, value: str, request_id: Optional[str] = None) -> None:
         """Answers the question that a cell is asking."""

@@ -848,6 +848,7 @@ var MapCollector = class {
 };
 
 // src/talaria.ts
+var ABANDON = 3e3;
 var Talaria = class {
   #http;
   constructor(options) {
@@ -933,9 +934,7 @@ var Session = class _Session {
         if (collector.done) break;
       }
     } catch (e) {
-      if (signal?.aborted) await this.interrupt(id);
-      else if (failed.signal.aborted) await this.interrupt(id).catch(() => {
-      });
+      if (ends.aborted) await this.#abandon(id);
       throw e;
     } finally {
       calls.end();
@@ -964,7 +963,7 @@ var Session = class _Session {
         if (collector.result) break;
       }
     } catch (e) {
-      if (signal?.aborted) await this.interrupt(id);
+      if (signal?.aborted) await this.#abandon(id);
       throw e;
     }
     return collector.result;
@@ -1065,6 +1064,16 @@ var Session = class _Session {
   /** Withdraws the tools and the callback for approvals. The session itself stays. */
   close() {
     return this.#attached.close();
+  }
+  /** Interrupts an execution that the caller leaves. While the server is away, it is tried on, but not waited for. */
+  async #abandon(id) {
+    let timer;
+    const late = new Promise((resolve) => {
+      timer = setTimeout(resolve, ABANDON);
+    });
+    await Promise.race([this.interrupt(id).catch(() => {
+    }), late]);
+    clearTimeout(timer);
   }
   async #answer(event, onInput) {
     const value = await onInput(event.prompt, event.password);

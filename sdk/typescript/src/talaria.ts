@@ -18,6 +18,8 @@ export { MapResult, type MapCode, type MapItem, type MapOptions } from "./map.js
 export { ToolError, type Tool, type ToolCall } from "./tools.js";
 export type { TalariaOptions } from "./transport.js";
 
+const ABANDON = 3_000; // a call that was aborted ends so soon, though its cell may not be interrupted yet
+
 /** A session as the server describes it. */
 export interface SessionInfo {
   id: string;
@@ -168,8 +170,7 @@ export class Session {
         if (collector.done) break;
       }
     } catch (e) {
-      if (signal?.aborted) await this.interrupt(id);
-      else if (failed.signal.aborted) await this.interrupt(id).catch(() => {}); // the cell would wait for good
+      if (ends.aborted) await this.#abandon(id); // without an answer, the cell would wait for good
       throw e;
     } finally {
       calls.end();
@@ -195,7 +196,7 @@ export class Session {
         if (collector.result) break;
       }
     } catch (e) {
-      if (signal?.aborted) await this.interrupt(id);
+      if (signal?.aborted) await this.#abandon(id);
       throw e;
     }
     return collector.result!;
@@ -301,6 +302,14 @@ export class Session {
 
   /** Withdraws the tools and the callback for approvals. The session itself stays. */
   close(): Promise<void> { return this.#attached.close(); }
+
+  /** Interrupts an execution that the caller leaves. While the server is away, it is tried on, but not waited for. */
+  async #abandon(id: string): Promise<void> {
+    let timer;
+    const late = new Promise((resolve) => { timer = setTimeout(resolve, ABANDON); });
+    await Promise.race([this.interrupt(id).catch(() => {}), late]);
+    clearTimeout(timer);
+  }
 
   async #answer(
     event: { request_id: string; prompt: string; password: boolean }, onInput: NonNullable<RunOptions["onInput"]>,
