@@ -203,6 +203,14 @@ func TestResourcesHaveTheirGoldenForm(t *testing.T) {
 			Outputs: []api.Output{}, ToolCalls: 1,
 			PendingToolCalls: []api.PendingToolCall{{CallID: "c", Tool: "search", Arguments: api.Raw(`{"query":"x"}`)}},
 		},
+		"execution_failed": api.Execution{
+			ID: "f", SessionID: "s", ExecutionCount: ptr(int64(4)), Code: "prnt(1)", Status: api.StatusDied, Reason: "memory_limit",
+			State: api.VariablesLost, Undone: true, OutputsOmitted: true, Text: "t\n", Artifacts: []api.Artifact{}, Generation: 1,
+			Error: &api.ErrorOutput{Ename: "KernelDied", Evalue: "memory limit", Traceback: []string{"t"}, Hint: "use less memory"},
+			Guard: &api.Guard{Kind: api.GuardRepeatedFailure, Count: 3, Hint: "look at the error again"}, TruncatedBytes: 9,
+			RejectedTools: []api.RejectedTool{{Name: "__import__", Reason: "it begins with an underscore"}},
+			CreatedAt:     noon, StartedAt: &noon, FinishedAt: &noon,
+		},
 		"tool_request": api.ToolRequest{
 			Type: "tool_request", CallID: "c", ExecutionID: "e", Tool: "search", Arguments: api.Raw(`{"query":"x"}`), Deadline: noon,
 		},

@@ -7,10 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"talaria/api"
 )
 
 func TestPackingTheSameSourcesGivesTheSameBytes(t *testing.T) {
@@ -128,6 +131,27 @@ func TestAFailingAnswerInterruptsTheCell(t *testing.T) {
 	python(t, "python", "testdata/failinginput.py")
 	if out, err := node(t, "testdata/failinginput.mjs"); err != nil || string(out) != "no answer 1\n" {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestTheTypesOfAnExecutionHaveEveryFieldOfTheAPI(t *testing.T) {
+	data, err := os.ReadFile("typescript/src/events.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, declared, _ := strings.Cut(string(data), "export interface RawExecution {")
+	execution := reflect.TypeFor[api.Execution]()
+	for i := range execution.NumField() {
+		name, options, _ := strings.Cut(execution.Field(i).Tag.Get("json"), ",")
+		if options == "omitzero" {
+			name += "?"
+		}
+		if !strings.Contains(declared, "\n  "+name+": ") {
+			t.Errorf("RawExecution lacks %s", name)
+		}
+	}
+	if !strings.Contains(string(data), "\n  values: Record<string, any>;") {
+		t.Error("the names of a client's expressions are not any names")
 	}
 }
 

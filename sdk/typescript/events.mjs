@@ -9,13 +9,14 @@ const files = readdirSync(golden).sort();
 const fixed = {
   data: "Record<string, any>", metadata: "Record<string, any>", status: "string", state: "string",
   name: "string", execution_count: "number | null", outputs: "Record<string, any>[]",
-  started_at: "string | null", finished_at: "string | null",
+  started_at: "string | null", finished_at: "string | null", arguments: "any", values: "Record<string, any>",
 };
 // Fields that may be missing although each golden file has them.
-const optional = new Set(["execution_id", "display_id", "reason", "exit_code", "signal", "limit"]);
+const optional = new Set(["execution_id", "display_id", "reason", "exit_code", "signal", "limit", "cell"]);
 
 function typeOf(key, values, indent) {
   if (key in fixed && !(key === "data" && typeof values[0] === "string")) return fixed[key];
+  if (key === "error" && "ename" in values[0]) return 'Pick<ErrorEvent, "ename" | "evalue" | "traceback" | "hint" | "frames">';
   if (Array.isArray(values[0])) {
     const items = values.flat();
     if (!items.length) return "Record<string, any>[]";
@@ -46,7 +47,7 @@ let out = "// Made by events.mjs from the golden files of the wire contract. Do 
 for (const [type, samples] of byType) out += `\nexport interface ${pascal(type)} ${shape(samples)}\n`;
 out += `\n/** An event of a session's log. The server may send further types: ignore them. */\n`;
 out += `export type TalariaEvent =\n${[...byType.keys()].map((t) => `  | ${pascal(t)}`).join("\n")};\n`;
-const executions = [read("execution.json"), read("execution_queued.json"),
-  ...byType.get("execution_finished").map((e) => e.execution)];
+const executions = files.filter((f) => f.startsWith("execution")).map(read);
+executions.push(...byType.get("execution_finished").map((e) => e.execution));
 out += `\n/** An execution as the server sends it. */\nexport interface RawExecution ${shape(executions)}\n`;
 writeFileSync(new URL("src/events.ts", import.meta.url), out);

@@ -15,7 +15,7 @@ type Unseen = "reason"; // which the golden files have no occasion for
 type UnknownTypes = Exclude<Event["type"], TalariaEvent["type"]>;
 type UnknownFields = { [T in Event["type"]]: Exclude<Keys<Of<Event, T>>, Keys<Of<TalariaEvent, T>> | Extra> }[Event["type"]];
 type UnknownOfSession = Exclude<keyof Session, keyof typeof session | Unseen>;
-type UnknownOfExecution = Exclude<keyof Execution, keyof RawExecution | Unseen>;
+type UnknownOfExecution = Exclude<keyof Execution, keyof RawExecution>;
 
 const none: [UnknownTypes, UnknownFields, UnknownOfSession, UnknownOfExecution] extends [never, never, never, never] ? true : never = true;
 

@@ -135,7 +135,7 @@ export interface ErrorEvent {
         line: number;
         function: string;
         user: boolean;
-        cell: string;
+        cell?: string;
         traceback_start: number;
         traceback_end: number;
     }[];
@@ -307,9 +307,7 @@ export interface ToolCallEvent {
     execution_id?: string;
     call_id: string;
     tool: string;
-    arguments: {
-        query: string;
-    };
+    arguments: any;
 }
 export interface ToolResultEvent {
     seq: number;
@@ -338,13 +336,7 @@ export interface UserExpressionsEvent {
     time: string;
     type: "user_expressions";
     execution_id?: string;
-    values: {
-        n: {
-            status: string;
-            data: Record<string, any>;
-            metadata: Record<string, any>;
-        };
-    };
+    values: Record<string, any>;
 }
 /** An event of a session's log. The server may send further types: ignore them. */
 export type TalariaEvent = ApprovalRequestEvent | ApprovalResolvedEvent | ArtifactEvent | CheckpointCreatedEvent | CheckpointDroppedEvent | ClearOutputEvent | CommCloseEvent | CommHandledEvent | CommMsgEvent | CommOpenEvent | DisplayDataEvent | DocumentChangedEvent | ErrorEvent | ExecuteResultEvent | ExecutionFinishedEvent | ExecutionQueuedEvent | ExecutionStartedEvent | InputClosedEvent | InputRequestEvent | KernelDiedEvent | KernelResetEvent | KernelWokenEvent | PackageInstalledEvent | RolledBackEvent | SessionForkedEvent | SessionStateEvent | StreamEvent | ToolCallEvent | ToolResultEvent | UpdateDisplayDataEvent | UserExpressionsEvent;
@@ -371,4 +363,22 @@ export interface RawExecution {
     created_at: string;
     started_at: string | null;
     finished_at: string | null;
+    reason?: string;
+    undone?: boolean;
+    outputs_omitted?: boolean;
+    error?: Pick<ErrorEvent, "ename" | "evalue" | "traceback" | "hint" | "frames">;
+    guard?: {
+        kind: string;
+        count: number;
+        hint: string;
+    };
+    rejected_tools?: {
+        name: string;
+        reason?: string;
+    }[];
+    pending_tool_calls?: {
+        call_id: string;
+        tool: string;
+        arguments: any;
+    }[];
 }

@@ -149,7 +149,7 @@ export interface ErrorEvent {
     line: number;
     function: string;
     user: boolean;
-    cell: string;
+    cell?: string;
     traceback_start: number;
     traceback_end: number;
   }[];
@@ -336,9 +336,7 @@ export interface ToolCallEvent {
   execution_id?: string;
   call_id: string;
   tool: string;
-  arguments: {
-    query: string;
-  };
+  arguments: any;
 }
 
 export interface ToolResultEvent {
@@ -370,13 +368,7 @@ export interface UserExpressionsEvent {
   time: string;
   type: "user_expressions";
   execution_id?: string;
-  values: {
-    n: {
-      status: string;
-      data: Record<string, any>;
-      metadata: Record<string, any>;
-    };
-  };
+  values: Record<string, any>;
 }
 
 /** An event of a session's log. The server may send further types: ignore them. */
@@ -436,4 +428,22 @@ export interface RawExecution {
   created_at: string;
   started_at: string | null;
   finished_at: string | null;
+  reason?: string;
+  undone?: boolean;
+  outputs_omitted?: boolean;
+  error?: Pick<ErrorEvent, "ename" | "evalue" | "traceback" | "hint" | "frames">;
+  guard?: {
+    kind: string;
+    count: number;
+    hint: string;
+  };
+  rejected_tools?: {
+    name: string;
+    reason?: string;
+  }[];
+  pending_tool_calls?: {
+    call_id: string;
+    tool: string;
+    arguments: any;
+  }[];
 }
