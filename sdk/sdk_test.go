@@ -123,8 +123,11 @@ func TestACancelledCallEndsAlthoughTheServerIsAway(t *testing.T) {
 	}
 }
 
-func TestARejectedToolLeavesTheOthersWorking(t *testing.T) {
+func TestARejectedToolLeavesTheOthersWorkingAndUnknownOnesAreAnswered(t *testing.T) {
 	python(t, "python", "testdata/rejectedtool.py")
+	if out, err := node(t, "testdata/unknowntool.mjs"); err != nil || string(out) != "c the client does not provide the tool gone any more\n" {
+		t.Errorf("%v: %s", err, out)
+	}
 }
 
 func TestAFailingAnswerInterruptsTheCell(t *testing.T) {

@@ -247,7 +247,12 @@ export class Attached {
   async #carryOut(request: any): Promise<void> {
     const { call_id: id, tool: name, execution_id: execution, arguments: args, deadline } = request;
     const tool = this.#tools.get(name);
-    if (!tool || this.#calls.has(id) || this.#ended) return;
+    if (this.#calls.has(id) || this.#ended) return;
+    if (!tool) {
+      const error = { message: `the client does not provide the tool ${name} any more` };
+      await this.#ask("tool_result", { call_id: id, error }).catch(() => {}); // nobody waits for the call any more
+      return;
+    }
     const call = new RunningCall(id, name, execution, new Date(deadline), (message) => {
       this.#ask("tool_progress", { call_id: id, message }).catch(() => {}); // the call itself is answered, or cancelled
     });
