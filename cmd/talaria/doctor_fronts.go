@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/url"
 	"regexp"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 // frontFindings have, for each front, the line that its clients are configured with.
 func (c config) frontFindings() []kernel.Finding {
 	var findings []kernel.Finding
+	c = c.asRunning()
 	for _, f := range c.fronts() {
 		finding := kernel.Finding{Name: f.title, OK: true}
 		switch {
@@ -23,6 +25,17 @@ func (c config) frontFindings() []kernel.Finding {
 		findings = append(findings, finding)
 	}
 	return append(findings, c.hermesFinding())
+}
+
+// asRunning has the address of the server that has the state directory open, if there is one: a flag may have set another than the
+// configuration has.
+func (c config) asRunning() config {
+	if address, err := runningAt(c.StateDir); err == nil {
+		if u, err := url.Parse(address); err == nil && u.Host != "" {
+			c.Addr = u.Host
+		}
+	}
+	return c
 }
 
 // clientSetting is what a client of the front is given to find this server and to authenticate. It has no token: what doctor

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -27,6 +28,29 @@ func TestTheSettingOfAFrontFollowsTheConfiguration(t *testing.T) {
 		if printed[front] != want {
 			t.Errorf("%s: doctor prints\n%s, want\n%s", front, printed[front], want)
 		}
+	}
+}
+
+func TestDoctorPrintsTheAddressOfTheServerThatRuns(t *testing.T) {
+	c := defaults()
+	c.StateDir = served(t, "token")
+	write(t, filepath.Join(c.StateDir, "url"), "http://127.0.0.1:18765\n")
+	printed := func() string {
+		for _, f := range c.frontFindings() {
+			if f.Name == "one-shot engine clients" {
+				return f.Detail
+			}
+		}
+		return ""
+	}
+	if got := printed(); !strings.Contains(got, " http://127.0.0.1:18765/engine ") {
+		t.Error(got)
+	}
+	c.StateDir = t.TempDir()
+	write(t, filepath.Join(c.StateDir, "url"), "http://127.0.0.1:18765\n") // of a server that was killed
+	c.Addr = "127.0.0.1:9"
+	if got := printed(); !strings.Contains(got, " http://127.0.0.1:9/engine ") {
+		t.Error(got)
 	}
 }
 
