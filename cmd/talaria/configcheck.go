@@ -228,6 +228,9 @@ func (c config) sectionError(section string, err error) error {
 	key = strings.TrimSuffix(key, ":")
 	named, _, _ := strings.Cut(key, ".") // a check of limits may blame a ceiling
 	source := cmp.Or(c.sources[key], c.sources[named], c.sources[section], "configuration")
+	if at := c.sources[source]; at != "" { // a ceiling lowered the default
+		source, text = at, source+" is too low: "+text
+	}
 	return fmt.Errorf("%s: %s", source, text)
 }
 
