@@ -47,6 +47,15 @@ type unreachableError struct {
 func (e unreachableError) Error() string { return e.message }
 func (e unreachableError) Unwrap() error { return e.cause }
 
+// localError is a failure of something on this machine, which the errors of a call may wrap.
+type localError struct {
+	message string
+	cause   error
+}
+
+func (e localError) Error() string { return e.message }
+func (e localError) Unwrap() error { return e.cause }
+
 // statusOf is the status to exit with after an error.
 func statusOf(err error) int {
 	var exit exitError
@@ -82,9 +91,12 @@ func reached(address string, err error) error {
 	var name *net.DNSError
 	var call *url.Error
 	var authority x509.UnknownAuthorityError
+	var local localError
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), errors.As(err, new(*api.Error)), errors.As(err, new(exitError)):
 		return err
+	case errors.As(err, &local):
+		return local
 	case errors.As(err, &name):
 		return unreachableError{fmt.Sprintf("cannot reach %s (no such host: %s): is the address right?", address, name.Name), err}
 	case errors.As(err, &authority):

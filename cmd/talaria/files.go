@@ -158,7 +158,7 @@ func putFile(cmd *cobra.Command, c *connection, args []string) error {
 	if name == "" {
 		return usagef("name the file in the session: %s files put %s - PATH", program, args[0])
 	}
-	f, created, err := c.PutFile(cmd.Context(), args[0], name, from)
+	f, created, err := c.PutFile(cmd.Context(), args[0], name, source{from, args[1]})
 	if err != nil {
 		return err
 	}
@@ -171,6 +171,20 @@ func putFile(cmd *cobra.Command, c *connection, args []string) error {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s %s (%s)\n", did, quoted(f.Path), size(f.Size))
 	return nil
+}
+
+// source is a file that is uploaded. Its errors are told from those of the connection.
+type source struct {
+	io.Reader
+	name string
+}
+
+func (s source) Read(b []byte) (int, error) {
+	n, err := s.Reader.Read(b)
+	if err != nil && err != io.EOF {
+		err = localError{fmt.Sprintf("read %s: %v", quoted(s.name), withoutPath(err)), err}
+	}
+	return n, err
 }
 
 func deleteFiles(cmd *cobra.Command, c *connection, args []string) (err error) {

@@ -89,3 +89,10 @@ func TestADownloadThatBreaksLeavesWhatWasThere(t *testing.T) {
 		t.Errorf("work.ipynb is saved as %s", got)
 	}
 }
+
+func TestAFileThatCannotBeReadIsNoLostConnection(t *testing.T) {
+	out, err := ran(t, "files", "put", "s", "/proc/self/mem", "--state-dir", served(t, "token"))
+	if err == nil || statusOf(err) != exitFailed || err.Error() != "read /proc/self/mem: input/output error" {
+		t.Errorf("%q, %v (status %d)", out, err, statusOf(err))
+	}
+}
