@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -193,6 +194,22 @@ func TestReplRunsCellsAndAttachShowsThem(t *testing.T) {
 	x.await(`>>> $`)
 	x.enter("exit\r")
 	x.ends(0)
+}
+
+func TestReplFailsIfAFileCouldNotBeSaved(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	x := s.onTerminal(t, "repl", "--session", "work", "--artifacts", filepath.Join(file, "below"))
+	x.await(`>>> $`)
+	x.enter("n = open('out.csv', 'w').write('x')\r")
+	x.await(`save "out.csv": not a directory`)
+	x.await(`>>> $`)
+	x.enter("\x04")
+	x.ends(1)
 }
 
 func TestReplNeedsATerminal(t *testing.T) {

@@ -132,7 +132,13 @@ func (r *repl) run(ctx context.Context, attach bool) (err error) {
 			return err
 		}
 	}
-	return r.loop(ctx)
+	if err := r.loop(ctx); err != nil {
+		return err
+	}
+	if r.unsaved {
+		return exitError(exitFailed) // notSaved has said why
+	}
+	return nil
 }
 
 // endBySignal ends the program when a signal says so: what is typed at a prompt would go on waiting.
