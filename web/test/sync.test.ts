@@ -9,6 +9,7 @@ import type { Document, Event } from "../src/proto/types";
 class Fake {
   doc: Document = { ...noDocument, cells: [{ id: "a", cell_type: "code", source: "1" }, { id: "b", cell_type: "code", source: "2" }] };
   down = false;
+  refuses = 0; // the status of what refuses every save
   loses = false; // the answer of the next save
   logEnd = 100;
   timers: (() => void)[] = [];
@@ -20,6 +21,7 @@ class Fake {
       put: async (doc) => {
         this.puts++;
         if (this.down) throw Object.assign(new Error("away"), { code: "unreachable" });
+        if (this.refuses) throw Object.assign(new Error("refused"), { status: this.refuses, code: "too_large" });
         if (doc.revision !== this.doc.revision) throw Object.assign(new Error("conflict"), { code: "revision_conflict" });
         if (doc.through > this.logEnd) throw Object.assign(new Error("field through must be a seq of the log"), { code: "invalid_request" });
         this.doc = { ...doc, revision: doc.revision + 1 };
@@ -43,9 +45,13 @@ class Fake {
 }
 
 function tab(server: Fake) {
-  const told = { docs: [] as Document[], saved: [] as string[], conflicts: 0 };
+  const told = { docs: [] as Document[], saved: [] as string[], final: 0, conflicts: 0 };
   const sync = new DocumentSync(server.io(), {
-    document: (doc) => told.docs.push(doc), saved: (state) => told.saved.push(state), conflicts: (n) => (told.conflicts += n),
+    document: (doc) => told.docs.push(doc), conflicts: (n) => (told.conflicts += n),
+    saved: (state, _why, final) => {
+      told.saved.push(state);
+      if (final) told.final++;
+    },
   });
   const type = (id: string, source: string) => sync.edit({ ...sync.mine, cells: change(sync.mine.cells, id, { source }) });
   return { sync, told, type };
@@ -98,6 +104,40 @@ describe("the document of two tabs", () => {
     server.down = false;
     await server.rest();
     expect(sources(server.doc)).toBe("kept|2");
+  });
+});
+
+describe("a save that is refused", () => {
+  const refused = async (status: number) => {
+    const server = new Fake();
+    const one = tab(server);
+    await one.sync.load();
+    server.refuses = status;
+    one.type("a", "too long");
+    await server.rest();
+    return { server, one };
+  };
+  test("for good is said once, and made again only after a change or when asked for", async () => {
+    const { server, one } = await refused(413);
+    expect([server.puts, one.told.final, server.timers.length]).toEqual([1, 1, 0]);
+    await one.sync.save();
+    expect(server.puts).toBe(2);
+    server.refuses = 0;
+    one.type("a", "short");
+    await server.rest();
+    expect([sources(server.doc), one.told.saved.at(-1)]).toEqual(["short|2", "saved"]);
+  });
+  test("and taken back is saved", async () => {
+    const { one } = await refused(413);
+    one.type("a", "1");
+    expect(one.told.saved.at(-1)).toBe("saved");
+  });
+  test.each([429, 503])("with %i for now is made again", async (status) => {
+    const { server, one } = await refused(status);
+    expect([server.puts > 2, one.told.final]).toEqual([true, 0]);
+    server.refuses = 0;
+    await server.rest();
+    expect(sources(server.doc)).toBe("too long|2");
   });
 });
 

@@ -14,7 +14,7 @@ export interface DocumentIO {
 
 export interface DocumentListener {
   document(doc: Document): void; // mine changed by somebody else's change
-  saved(state: "saved" | "saving" | "unsaved", why?: string): void;
+  saved(state: "saved" | "saving" | "unsaved", why?: string, final?: boolean): void; // final: it is not tried again by itself
   conflicts(count: number): void;
 }
 
@@ -24,6 +24,12 @@ export interface Kept { base: Document; mine: Document; unanswered?: Document }
 // baseFor is what it is to be merged with the server's document by: where that is a save whose answer was lost, nobody else changed it.
 export const baseFor = ({ base, unanswered }: Kept, theirs: Document): Document =>
   unanswered && sameDocument(unanswered, theirs) ? unanswered : base;
+
+// isFinal tells a refusal that the same document gets again, such as of one that is too large.
+const isFinal = (err: unknown): boolean => {
+  const { status = 0 } = err as { status?: number };
+  return status >= 400 && status < 500 && ![408, 409, 425, 429].includes(status);
+};
 
 const rest = 700; // ms without typing before a save
 const retry = 3000;
@@ -105,8 +111,10 @@ export class DocumentSync {
       }
       this.on.saved("saved");
     } catch (err) {
-      this.on.saved("unsaved", err instanceof Error ? err.message : String(err));
-      this.schedule(retry);
+      const final = isFinal(err);
+      if (final) this.unanswered = undefined;
+      this.on.saved("unsaved", err instanceof Error ? err.message : String(err), final);
+      if (!final) this.schedule(retry);
     }
   }
 

@@ -39,7 +39,7 @@ export class Notebook {
   reapAt = $state<number>();
   cpu = $state.raw<CPU>();
   link = $state<Link>("connecting");
-  notSaved = $state(""); // why saving has failed more than once; "" where it has not
+  notSaved = $state(""); // why saving was refused, or has failed more than once; "" where it has not
   loaded = $state(false);
   gone = $state(false);
   signedOut = $state(false);
@@ -85,7 +85,7 @@ export class Notebook {
         later: (work, ms) => { const t = setTimeout(work, ms); return () => clearTimeout(t); } },
       {
         document: (doc) => this.changed(doc),
-        saved: (state, why) => this.setSaved(state, why),
+        saved: (state, why, final) => this.setSaved(state, why, final),
         conflicts: (n) => this.sayConflicts(n),
       },
     );
@@ -248,8 +248,8 @@ export class Notebook {
 
   private failure = ""; // why the last save failed
 
-  private setSaved(state: "saved" | "saving" | "unsaved", why = ""): void {
-    if (why && this.failure) this.notSaved = why;
+  private setSaved(state: "saved" | "saving" | "unsaved", why = "", final = false): void {
+    if (why && (final || this.failure)) this.notSaved = why;
     if (why) this.failure = why;
     if (state === "saved") this.failure = this.notSaved = "";
     const { kept, dirty } = this.sync;
