@@ -112,6 +112,20 @@ func TestJupyterContentsAreTheWorkspacesOfKernels(t *testing.T) {
 		s.want(t, call{method: "DELETE", path: at}, http.StatusForbidden, "")
 		s.want(t, call{method: "PUT", path: root + "/x.txt", body: `{"type":"file","content":""}`}, http.StatusNotFound, "")
 	})
+	t.Run("a folder may be named checkpoints", func(t *testing.T) {
+		folder := at + "/run/checkpoints"
+		file("PUT", at+"/run", `{"type":"directory"}`, http.StatusCreated)
+		file("PUT", folder, `{"type":"directory"}`, http.StatusCreated)
+		file("PUT", folder+"/checkpoint", `{"type":"file","format":"text","content":"weights"}`, http.StatusCreated)
+		if f := file("GET", folder+"/checkpoint", "", http.StatusOK); string(f.Content) != `"weights"` {
+			t.Errorf("the file contains %s", f.Content)
+		}
+		if f := file("GET", folder, "", http.StatusOK); f.Type != "directory" {
+			t.Errorf("the folder is a %s", f.Type)
+		}
+		s.want(t, call{method: "DELETE", path: folder + "/checkpoint"}, http.StatusNoContent, "")
+		s.want(t, call{method: "DELETE", path: folder}, http.StatusNoContent, "")
+	})
 	t.Run("a notebook runs in the session whose workspace it lies in", func(t *testing.T) {
 		body := `{"path":"` + id + `/a b/x.ipynb","type":"notebook","kernel":{"name":"python3"}}`
 		a := s.want(t, call{method: "POST", path: "/jupyter/api/sessions", body: body}, http.StatusCreated, "")

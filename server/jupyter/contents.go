@@ -95,7 +95,7 @@ func (h *Handler) place(q *request, name string) (location, error) {
 // serveContents is all of api/contents.
 func (h *Handler) serveContents(q *request) error {
 	name := strings.Trim(q.PathValue("path"), "/")
-	if file, id, ok := cutCheckpoints(name); ok {
+	if file, id, ok := h.cutCheckpoints(q, name); ok {
 		return h.serveCheckpoints(q, file, id)
 	}
 	switch q.Method {

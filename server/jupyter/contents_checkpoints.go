@@ -29,14 +29,21 @@ func checkpointOf(file string) string {
 	return folder + checkpointFolder + "/" + strings.TrimSuffix(name, ext) + "-checkpoint" + ext
 }
 
-// cutCheckpoints splits FILE/checkpoints and FILE/checkpoints/ID.
-func cutCheckpoints(name string) (file, id string, ok bool) {
-	if file, ok = strings.CutSuffix(name, "/checkpoints"); ok {
-		return file, "", true
+// cutCheckpoints splits FILE/checkpoints and FILE/checkpoints/ID. Below a folder these are names like any others.
+func (h *Handler) cutCheckpoints(q *request, name string) (file, id string, ok bool) {
+	if file, ok = strings.CutSuffix(name, "/checkpoints"); !ok {
+		file, id = path.Split(name)
+		if file, ok = strings.CutSuffix(file, "/checkpoints/"); !ok {
+			return "", "", false
+		}
 	}
-	file, id = path.Split(name)
-	file, ok = strings.CutSuffix(file, "/checkpoints/")
-	return file, id, ok
+	l, err := h.locate(q, file, api.RightRead)
+	defer l.release()
+	if err != nil || l.sess == nil || l.inside == "" {
+		return "", "", false
+	}
+	f, err := l.sess.Files().Stat(q.Context(), l.inside)
+	return file, id, err == nil && f.Kind == "file"
 }
 
 func (h *Handler) serveCheckpoints(q *request, file, id string) error {
@@ -49,9 +56,6 @@ func (h *Handler) serveCheckpoints(q *request, file, id string) error {
 		return err
 	}
 	defer l.release()
-	if l.sess == nil || l.inside == "" {
-		return api.Errorf(api.CodeInvalidRequest, "only files have checkpoints")
-	}
 	at := checkpointOf(l.inside)
 	if id != "" && id != checkpointID {
 		return api.Errorf(api.CodeFileNotFound, "Checkpoint does not exist: %.200s@%.100s", file, id)
