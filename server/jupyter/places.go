@@ -15,7 +15,7 @@ import (
 // maxMarks is how many clients' places the file holds; after that the one used longest ago is reused.
 const maxMarks = 4096
 
-// A slot of the file is the SHA-256 of the client's name, the position in the log, and when the slot was last assigned, in
+// A slot of the file is the SHA-256 of the client's name, the position in the log, and when the slot was last written, in
 // seconds since 1970; the integers are little-endian. Slots that were never used are zero.
 const (
 	slotName = 0
@@ -135,14 +135,20 @@ func (m Mark) set(seq int64) {
 	if p == nil {
 		return
 	}
+	now := time.Now().Unix()
 	p.mu.Lock()
 	slot, mine := p.slots[m.name]
+	mine = mine && slot == m.slot
+	if mine {
+		p.used[slot] = now
+	}
 	p.mu.Unlock()
-	if !mine || slot != m.slot {
+	if !mine {
 		return
 	}
-	var b [8]byte
+	var b [slotSize - slotSeq]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(seq))
+	binary.LittleEndian.PutUint64(b[slotTime-slotSeq:], uint64(now))
 	if _, err := p.file.WriteAt(b[:], int64(slot)*slotSize+slotSeq); err != nil && !errors.Is(err, os.ErrClosed) {
 		p.log.Warn("write the place of a Jupyter client", "error", err)
 	}

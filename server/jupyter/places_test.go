@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"talaria/api"
 )
@@ -63,6 +64,28 @@ func TestThePlaceUsedLongestAgoIsReused(t *testing.T) {
 	}
 	if info, err := os.Stat(path); err != nil || info.Size() != maxMarks*slotSize {
 		t.Errorf("the file: %v, %v", info, err)
+	}
+}
+
+func TestAPlaceThatIsMovedIsInUse(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "places")
+	p := openPlaces(t, path)
+	long, _ := p.find("me", "s", "l", "connected for long")
+	for i := range maxMarks - 1 {
+		p.find("me", "s", "l", fmt.Sprint(i))
+	}
+	for i := range p.used {
+		p.used[i] = int64(1 + i)
+	}
+	long.set(7)
+	p.find("me", "s", "l", "new")
+	for name, p := range map[string]*Places{"this server": p, "the next one": openPlaces(t, path)} {
+		if _, seq := p.find("me", "s", "l", "connected for long"); seq != 7 {
+			t.Errorf("%s has it at %d", name, seq)
+		}
+	}
+	if at := openPlaces(t, path).used[long.slot]; time.Since(time.Unix(at, 0)) > time.Hour {
+		t.Errorf("the next server takes it for used at %d", at)
 	}
 }
 
