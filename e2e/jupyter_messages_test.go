@@ -94,6 +94,27 @@ func TestJupyterClientsGetEveryMessage(t *testing.T) {
 			t.Errorf("the kernel is %+v", one)
 		}
 	})
+	t.Run("the last status is busy while a cell runs, whatever is asked beside it", func(t *testing.T) {
+		k.say(`{"msg_id":"r1","msg_type":"execute_request","session":"m"}`, `{"code":"input()"}`)
+		k.first("input_request")
+		late := s.channels(t, kernel, "&session_id=late") // it has not seen the cell start
+		for i, of := range []*jupyterSocket{k, late, k} {
+			id := fmt.Sprint("r1-", i)
+			of.say(`{"msg_id":"`+id+`","msg_type":"kernel_info_request","session":"m"}`, `{}`)
+			wantWords(t, of.until(id), simple("kernel_info_reply ok")...)
+			if m := of.first("status"); m.Content["execution_state"] != "busy" || m.Parent.MsgID != "r1" {
+				t.Errorf("after the answer comes %+v", m)
+			}
+		}
+		s.want(t, call{method: "POST", path: "/jupyter/api/kernels/" + kernel + "/interrupt"}, http.StatusNoContent, "")
+		k.until("r1")
+		k.say(`{"msg_id":"r2","msg_type":"kernel_info_request","session":"m"}`, `{}`)
+		k.until("r2")
+		k.say(`{"msg_id":"r3","msg_type":"kernel_info_request","session":"m"}`, `{}`)
+		if m := k.first("status"); m.Parent.MsgID != "r3" {
+			t.Errorf("after the cell and an answer comes %+v", m)
+		}
+	})
 	t.Run("two sockets without session_id are two clients", func(t *testing.T) {
 		one, two := s.channels(t, kernel, ""), s.channels(t, kernel, "")
 		one.say(`{"msg_id":"x1","msg_type":"execute_request","session":"x"}`, `{"code":"print('one')"}`)

@@ -75,6 +75,7 @@ type channels struct {
 	comms       map[string]bool // that the client knows to be open
 	parent      parent          // of the execution that the last event belongs to
 	parentID    string          // that execution
+	running     string          // the execution that runs
 	expressions api.Raw         // values of the user expressions of the execution expressed
 	expressed   string
 }
@@ -106,12 +107,28 @@ func (h *Handler) serveChannels(q *request) error {
 	if len(k.id) > maxClientID {
 		k.id = ""
 	}
+	if info.State == api.StateBusy {
+		if k.running, err = runningOf(ctx, sess); err != nil {
+			h.Log.Warn("find the cell that runs", slog.Any("error", err))
+		}
+	}
 	var after int64
 	k.kernel, after = h.kernels.enter(q.caller.Owner, info, k)
 	defer k.kernel.leave(k)
 	defer q.caller.Attach(sess)()
 	k.run(ctx, after)
 	return nil
+}
+
+// runningOf returns the execution of a session that runs, or "".
+func runningOf(ctx context.Context, sess *session.Session) (id string, err error) {
+	_, err = sess.Executions().List(ctx, api.PageQuery{Limit: api.MaxPage}, func(e api.Execution) (bool, error) {
+		if e.Status == api.StatusRunning {
+			id = e.ID
+		}
+		return e.Status == api.StatusQueued, nil // those are newer
+	})
+	return id, err
 }
 
 // run serves the connection until either side ends it; nothing of it is left then.

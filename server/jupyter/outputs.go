@@ -14,6 +14,7 @@ func (k *channels) translate(ctx context.Context, e api.Event) []message {
 	}
 	switch b := e.Body.(type) {
 	case api.ExecutionStarted:
+		k.running = e.ExecutionID
 		list := []message{k.busy(p.head)}
 		if b.ExecutionCount != nil {
 			k.count = *b.ExecutionCount
@@ -43,13 +44,16 @@ func (k *channels) translate(ctx context.Context, e api.Event) []message {
 		return []message{ask}
 	case api.ExecutionFinished:
 		k.kernel.end(e.ExecutionID)
+		if k.running == e.ExecutionID {
+			k.running = ""
+		}
 		return k.finished(p, b.Execution)
 	case api.CommOpened, api.CommSent, api.CommClosed:
 		return commMessages(e.Body, p)
 	case api.UserExpressions:
 		k.expressed, k.expressions = e.ExecutionID, b.Values
 	case api.CommHandled:
-		return k.commHandled(e.ExecutionID, p)
+		return append(k.commHandled(e.ExecutionID, p), k.stillBusy(ctx)...)
 	case api.KernelDied:
 		return append(k.closeComms(), k.life("restarting")...)
 	case api.KernelReset:

@@ -27,7 +27,7 @@ func (k *channels) write(ctx context.Context) (code int, reason string) {
 			err = k.sendReady(ctx, event)
 		case list := <-k.out:
 			if err = k.ask(); err == nil { // a client that has this answer has confirmed what came before it
-				err = k.send(list)
+				err = k.send(append(list, k.stillBusy(ctx)...))
 			}
 		case <-k.behind:
 			err = k.ask()
@@ -63,6 +63,15 @@ func (k *channels) sendReady(ctx context.Context, event api.Event) error {
 		err = k.ask()
 	}
 	return errors.Join(err, k.socket.Release())
+}
+
+// stillBusy says again that a cell runs: clients take each status for that of the kernel, also the idle that ends the answer to a
+// request beside the cell.
+func (k *channels) stillBusy(ctx context.Context) []message {
+	if k.running == "" {
+		return nil
+	}
+	return []message{k.busy(k.parentOf(ctx, k.running).head)}
 }
 
 // ask asks the client how far it has read, unless enough such questions are open or there is nothing new to ask about.
