@@ -45,6 +45,20 @@ test("sessions come by pages and are found by name", async () => {
   await tab.close();
 });
 
+test("times follow the server where the browser's clock is wrong", async () => {
+  await server.session("Just now");
+  const tab = await Tab.open(server);
+  const { page } = tab;
+  await tab.context.addInitScript(() => {
+    const right = Date.now;
+    Date.now = () => right() + 7 * 3_600_000;
+  });
+  await page.reload();
+  const row = page.locator("tbody tr", { has: page.locator('a >> text="Just now"') });
+  await row.locator("td.time").first().filter({ hasNotText: /\dh|hour/ }).waitFor();
+  await tab.close();
+});
+
 test("signing out ends the login", async () => {
   const tab = await Tab.open(server);
   const { page } = tab;
