@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
-from _signal import ITIMER_PROF, ITIMER_REAL, ITIMER_VIRTUAL, getitimer, setitimer
+from _signal import (
+    ITIMER_PROF, ITIMER_REAL, ITIMER_VIRTUAL, SIGALRM, SIGPROF, SIGVTALRM, getitimer, raise_signal, setitimer, sigpending,
+)
 from os import SEEK_CUR, SEEK_SET
 from fcntl import F_GETFD, F_GETFL, F_SETFD, fcntl
 from posix import O_CREAT, O_EXCL, O_RDWR, O_TRUNC, close, dup2, fstat, lseek, open, stat
@@ -40,6 +42,7 @@ class Kept:
             except OSError:
                 pass  # closed meanwhile
         self._timers = {which: getitimer(which) for which in (ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF)}
+        self._expired: set[int] = set()
 
     def part(self) -> None:
         """Makes the copy independent, while it waits: it holds no connection open that the interpreter may want to
@@ -58,6 +61,8 @@ class Kept:
         """Where this process itself waits: a forked one has inherited none."""
         for which in self._timers:
             setitimer(which, 0)
+        # One that ended while all signals were blocked has sent its signal, which no handler has got yet.
+        self._expired = {SIGALRM, SIGVTALRM, SIGPROF} & sigpending()
 
     def put_back(self) -> None:
         """Puts back what variables are made of, in the copy."""
@@ -75,6 +80,8 @@ class Kept:
         for which, (left, interval) in self._timers.items():
             if left:
                 setitimer(which, left, interval)
+        for signal in self._expired:
+            raise_signal(signal)  # blocked until the interpreter goes on
         _renew_threads()
         _renew_fonts()
         _renew_pools()
