@@ -7,9 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"talaria/api"
 	"talaria/kernel/command"
@@ -135,10 +134,10 @@ func TestAnIdleKernelStaysWhileItsWorkspaceIsFull(t *testing.T) {
 	}
 	host := new(fullHost)
 	r := newRig(t, echo, func(cfg *session.Config) {
-		if err := unix.Mount("none", cfg.SessionsDir, "tmpfs", 0, "size=8m"); err != nil {
+		if err := syscall.Mount("none", cfg.SessionsDir, "tmpfs", 0, "size=8m"); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = unix.Unmount(cfg.SessionsDir, unix.MNT_DETACH) })
+		t.Cleanup(func() { _ = syscall.Unmount(cfg.SessionsDir, syscall.MNT_DETACH) })
 		host.Host, host.dir = cfg.Host, cfg.SessionsDir
 		cfg.Host, cfg.OnIdle, cfg.DiskReserve = host, api.OnIdleHibernate, 1
 	})
