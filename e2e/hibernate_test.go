@@ -93,7 +93,7 @@ func TestVariablesThatHaveNoRoomInTheWorkspaceCostNoOthers(t *testing.T) {
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{DiskBytes: new(int64(32 << 20))}})
 	if !isHeld(t, c, id, asRoot) {
-		t.Skip("this machine cannot hold the limit of a workspace: a variable that is written ends the kernel")
+		t.Skip("writing fails for want of room only where the operating system holds the limit of a workspace")
 	}
 	runOK(t, c, id, "import os; large = os.urandom(64 << 20); small = [1]\ndef get(): return small")
 	done := hibernate(t, c, id)
