@@ -10,6 +10,18 @@ import (
 // buffers are of maxRead bytes each. A burst reads so many that it would spend a fifth of the host's time on new ones.
 var buffers = sync.Pool{New: func() any { return new(make([]byte, maxRead)) }}
 
+// reuse is the size in bytes above which a read uses a buffer again: Go clears a new one.
+const reuse = 32 << 10
+
+// roomFor returns size bytes to read into. If the batch will be closed, they may be in one of buffers, which is returned too.
+func roomFor(size int64, closed bool) (b []byte, buffer *[]byte) {
+	if !closed || size <= reuse || size > maxRead {
+		return make([]byte, size), nil
+	}
+	buffer = buffers.Get().(*[]byte)
+	return (*buffer)[:size], buffer
+}
+
 // Batch is encoded records on their way out of a host. They are in memory, except for a single record that is too
 // large for that, which is still in the spool. One goroutine uses it, and closes it.
 type Batch struct {

@@ -20,7 +20,6 @@ const (
 	keptSegment  = 256 << 10 // what the last segment may keep of records that are all acknowledged
 	maxRead      = 1 << 20   // bytes that one read returns, if more than one record
 	maxReadCount = 2048      // records that one read returns
-	reuse        = 32 << 10  // bytes above which a read uses a buffer again: Go clears a new one
 )
 
 // spool holds the encoded records of one key in files, from when they are appended until they are acknowledged. It
@@ -267,15 +266,7 @@ func (s *spool) readSegment(from segment, after uint64, large bool) (Batch, erro
 		file = c.file
 	}
 	for size := int64(maxRead); ; {
-		length := min(from.size-c.at, size)
-		var b []byte
-		var buffer *[]byte
-		if large && length <= maxRead && length > reuse { // the caller closes the batch
-			buffer = buffers.Get().(*[]byte)
-			b = (*buffer)[:length]
-		} else {
-			b = make([]byte, length)
-		}
+		b, buffer := roomFor(min(from.size-c.at, size), large) // whoever wants large records closes the batch
 		if _, err := file.ReadAt(b, c.at); err != nil {
 			return Batch{}, err
 		}
