@@ -25,7 +25,7 @@ func (s *Server) getReady(c *call) error {
 		return api.Errorf(api.CodeShuttingDown, "the server is shutting down")
 	default:
 	}
-	if err := s.sessions.Ready(); err != nil {
+	if err := s.sessions.Ready(c.ctx()); err != nil {
 		s.log.Debug("not ready", slog.Any("error", err))
 		return api.Errorf(api.CodeNotReady, "no session can be created now; talaria doctor says why")
 	}

@@ -36,8 +36,10 @@ type Host interface {
 }
 
 // Readier is implemented by hosts that may be unable to start kernels for a while. Ready returns nil, or why that is
-// so.
-type Readier interface{ Ready() error }
+// so. It may try to become ready first; ctx bounds that.
+type Readier interface {
+	Ready(ctx context.Context) error
+}
 
 // Config is what a [Manager] needs. Everything is required but what says otherwise, and Redact.
 type Config struct {

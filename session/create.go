@@ -108,7 +108,7 @@ type making struct {
 // make creates the session's folder, row and first event. It returns [store.ErrExists] if the owner has a session with
 // that id.
 func (m *Manager) make(ctx context.Context, as making) (*Session, error) {
-	if err := m.Ready(); err != nil {
+	if err := m.Ready(ctx); err != nil {
 		return nil, err
 	}
 	if err := m.spare(); err != nil {

@@ -83,7 +83,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 	if err := s.hasEnvironment(); err != nil {
 		return err
 	}
-	if err := s.m.hostReady(); err != nil { // before a generation begins
+	if err := s.m.hostReady(ctx); err != nil { // before a generation begins
 		return err
 	}
 	s.mu.Lock()

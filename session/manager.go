@@ -154,21 +154,29 @@ func (m *Manager) isClosing() bool {
 	}
 }
 
-// Ready reports why sessions cannot be created, or nil.
-func (m *Manager) Ready() error {
+// Ready reports why sessions cannot be created, or nil. ctx bounds the start of what creates kernels, if that has to be started.
+func (m *Manager) Ready(ctx context.Context) error {
 	if m.isClosing() {
 		return ErrClosing
 	}
-	return m.hostReady()
+	return m.hostReady(ctx)
 }
 
 // hostReady reports why no kernel can be started, or nil.
-func (m *Manager) hostReady() error {
-	if h, ok := m.cfg.Host.(Readier); ok {
-		return h.Ready()
+func (m *Manager) hostReady(ctx context.Context) error {
+	h, ok := m.cfg.Host.(Readier)
+	if !ok {
+		return nil
 	}
-	return nil
+	err := h.Ready(ctx)
+	if err == nil || hasCode(err, api.CodeNotReady) || ctx.Err() != nil {
+		return err
+	}
+	m.cfg.Log.Error("no kernel can be started", "error", err)
+	return errNoHost
 }
+
+var errNoHost error = api.Errorf(api.CodeNotReady, "no kernel can be started now, and nothing has been changed; the operator finds the cause with talaria doctor, and in the server's log")
 
 // environment returns the environment of that name. If it is no longer configured, the result has only its name: its
 // sessions work, except for what needs a new kernel.

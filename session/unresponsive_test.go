@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -56,7 +57,7 @@ func (h *stoppedHost) Do(ctx context.Context, key record.Key, c command.Command)
 	return h.Host.Do(ctx, key, c)
 }
 
-func (h *stoppedHost) Ready() error {
+func (h *stoppedHost) Ready(context.Context) error {
 	if h.stopped() != nil {
 		return command.ErrUnresponsive
 	}
@@ -193,5 +194,20 @@ func TestAnInterruptThatTheHostDoesNotTakeCancelsWhatWaits(t *testing.T) {
 	}
 	if e := wait(t, s, running); e.Status != api.StatusInterrupted {
 		t.Errorf("the running one ended %s %s", e.Status, e.Reason)
+	}
+}
+
+// hostless cannot start kernels.
+type hostless struct{ session.Host }
+
+func (hostless) Ready(context.Context) error { return errors.New("start a host: no memory") }
+
+func TestNothingIsMadeWhereNoKernelCanBeStarted(t *testing.T) {
+	r := newRig(t, echo, func(cfg *session.Config) { cfg.Host = hostless{cfg.Host} })
+	if _, err := r.Create(t.Context(), "ann", api.SessionRequest{ID: ptr("s")}); code(err) != api.CodeNotReady || strings.Contains(err.Error(), "no memory") {
+		t.Errorf("a session: %v", err)
+	}
+	if page, err := r.List(t.Context(), "ann", session.Filter{}); err != nil || len(page.Items) != 0 {
+		t.Errorf("there is %+v, %v", page.Items, err)
 	}
 }

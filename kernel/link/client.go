@@ -57,10 +57,15 @@ type Client struct {
 	kernels      map[record.Key]*remoteKernel // the kernels started or attached to here
 	current      *remote                      // it gets new kernels
 	search       *search                      // for another host, while it is under way
+	failed       error                        // of the last search
+	failedAt     time.Time                    // when it ended
 	envs         []kernel.Environment         // to be kept warm
 	conns        map[*conn]struct{}
 	closed       bool
 }
+
+// startsApart bounds how often Ready, which anybody may ask, starts hosts that fail.
+const startsApart = 2 * time.Second
 
 // search is one attempt to find or make a host for new kernels.
 type search struct {
@@ -130,15 +135,23 @@ func (c *Client) StopHosts(ctx context.Context) error {
 	return nil
 }
 
-// Ready returns nil, or why no kernel can be started now.
-func (c *Client) Ready() error {
+// Ready returns nil if there is a host for new kernels that responds, or else why there is none. It starts one if there is
+// none, though not sooner than [startsApart] after that has failed. ctx bounds the wait for that.
+func (c *Client) Ready(ctx context.Context) error {
 	c.mu.Lock()
-	r := c.current
-	c.mu.Unlock()
-	if r == nil {
-		return nil
+	failed := c.failed
+	if c.search != nil || time.Since(c.failedAt) > startsApart {
+		failed = nil
 	}
-	_, done, err := r.whileResponsive(context.Background())
+	c.mu.Unlock()
+	if failed != nil {
+		return failed
+	}
+	r, err := c.place(ctx)
+	if err != nil {
+		return err
+	}
+	_, done, err := r.whileResponsive(ctx)
 	if err == nil {
 		done()
 	}
@@ -302,7 +315,7 @@ func (c *Client) find(s *search) {
 		c.sweepDead(c.ctx, s.remote)
 	}
 	c.mu.Lock()
-	c.search, c.current = nil, s.remote
+	c.search, c.current, c.failed, c.failedAt = nil, s.remote, s.err, time.Now()
 	envs := c.envs
 	c.mu.Unlock()
 	close(s.done)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -20,9 +21,9 @@ func quickly(cfg *link.ClientConfig) { cfg.Beat(10*time.Millisecond, 5*time.Seco
 // untilReady waits until the host for new kernels responds, or until it does not.
 func untilReady(t *testing.T, c *link.Client, ready bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); (c.Ready() == nil) != ready; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); (c.Ready(t.Context()) == nil) != ready; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("ready is %v", c.Ready())
+			t.Fatalf("ready is %v", c.Ready(t.Context()))
 		}
 	}
 }
@@ -120,4 +121,33 @@ func TestANewServerDoesNotWaitForeverForAHost(t *testing.T) {
 		t.Errorf("attach: %v", err)
 	}
 	begin(t, c, "b").execute("e1", "echo x")
+}
+
+func TestAServerWithoutAHostIsNotReadyUntilOneStarts(t *testing.T) {
+	dir := t.TempDir()
+	first := hostProcess(t, dir)
+	refused := errors.New("no memory")
+	var starts atomic.Int32
+	var works atomic.Bool
+	c := open(t, dir, func(context.Context) error {
+		starts.Add(1)
+		if !works.Load() {
+			return refused
+		}
+		serve(t, dir)
+		return nil
+	})
+	r := begin(t, c, "a")
+	first.kill()
+	r.untilDied(link.ReasonHostCrash)
+	for range 10 {
+		if err := c.Ready(t.Context()); !errors.Is(err, refused) {
+			t.Errorf("ready: %v", err)
+		}
+	}
+	if got := starts.Load(); got == 0 || got > 2 { // two where this took longer than the time between two starts
+		t.Errorf("%d starts were tried", got)
+	}
+	works.Store(true)
+	untilReady(t, c, true)
 }
