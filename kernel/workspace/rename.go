@@ -11,7 +11,12 @@ import (
 // Rename moves a file or folder to an unused path, making the folders on the way. It returns [fs.ErrExist] if the new
 // path exists, [fs.ErrInvalid] for a folder moved into itself, [ErrOutside] for a link, and [ErrNotAFile] for a pipe,
 // socket or device.
-func (d *Dir) Rename(from, to string) (Entry, error) {
+func (d *Dir) Rename(from, to string) (Entry, error) { return d.rename(from, to, renameNoReplace) }
+
+// Replace is Rename, but a file replaces a file that has the new path, in one step.
+func (d *Dir) Replace(from, to string) (Entry, error) { return d.rename(from, to, renameToFile) }
+
+func (d *Dir) rename(from, to string, rename func(fromParent int, from string, toParent int, to string) error) (Entry, error) {
 	fromFolder, fromName, err := split(from)
 	if err != nil {
 		return Entry{}, explain("rename", from, err)
@@ -52,7 +57,7 @@ func (d *Dir) Rename(from, to string) (Entry, error) {
 		return Entry{}, explain("rename to", to, err)
 	}
 	defer unix.Close(toParent)
-	if err := renameNoReplace(fromParent, fromName, toParent, toName); err != nil {
+	if err := rename(fromParent, fromName, toParent, toName); err != nil {
 		return Entry{}, explain("rename to", to, err)
 	}
 	return entryOf(to, &st), nil
@@ -74,6 +79,20 @@ func (d *Dir) Mkdir(path string) error {
 		return explain("make folder", path, err)
 	}
 	return unix.Close(fd)
+}
+
+// renameToFile renames, and replaces a file that has the new name. What else has it is [fs.ErrExist]: rename(2) itself refuses to
+// replace a folder by a file and the other way round, and an empty folder and a link are looked for.
+func renameToFile(fromParent int, from string, toParent int, to string) error {
+	var st unix.Stat_t
+	if err := unix.Fstatat(toParent, to, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && kindOf(st.Mode) != File {
+		return fs.ErrExist
+	}
+	err := unix.Renameat(fromParent, from, toParent, to)
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EISDIR) {
+		return fs.ErrExist
+	}
+	return err
 }
 
 // renameNoReplace renames if the new name does not exist. On file systems that cannot do it in one step, it looks

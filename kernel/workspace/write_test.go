@@ -209,6 +209,35 @@ func TestRenameMovesButNeverOverSomething(t *testing.T) {
 	}
 }
 
+func TestReplaceMovesOverAFileAndOverNothingElse(t *testing.T) {
+	d, host := create(t)
+	for name, text := range map[string]string{"a": "a", "b": "b", "folder/c": "c"} {
+		write(t, d, name, text)
+	}
+	must(t, os.Mkdir(filepath.Join(host, "empty"), 0o700))
+	must(t, os.Symlink("a", filepath.Join(host, "link")))
+	for _, test := range [][2]string{{"a", "folder"}, {"a", "empty"}, {"a", "link"}, {"folder", "a"}, {"folder", "empty"}} {
+		if _, err := d.Replace(test[0], test[1]); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("Replace(%s, %s) = %v, want fs.ErrExist", test[0], test[1], err)
+		}
+	}
+	moved, err := d.Replace("a", "b")
+	must(t, err)
+	if moved.Path != "b" || moved.Size != 1 {
+		t.Errorf("entry %+v", moved)
+	}
+	if text, err := os.ReadFile(filepath.Join(host, "b")); err != nil || string(text) != "a" {
+		t.Errorf("b has %q, %v", text, err)
+	}
+	_, err = d.Replace("b", "new/d")
+	must(t, err)
+	_, err = d.Replace("new/d", "new/d")
+	must(t, err)
+	if got, want := tree(t, host), []string{"empty/", "folder/", "folder/c", "link", "new/", "new/d"}; !slices.Equal(got, want) {
+		t.Errorf("there is %q", got)
+	}
+}
+
 func TestAFullDiskIsSaidAsSuch(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for a small file system")

@@ -143,3 +143,36 @@ func TestTimersOfSandboxes(t *testing.T) {
 		synctest.Wait() // goroutines that remain would fail the test
 	})
 }
+
+func TestAPidNamesOneProcessWhateverItsNumber(t *testing.T) {
+	for _, terminal := range []bool{false, true} {
+		pids := map[uint32]string{}
+		all := []string{"0-1", "1-1", "1-65535", "1-65536", "1-65537", "2-1", "16383-65535", "16384-1", "32768-1", "65536-1", "4294967296-1", "1-4294967297"}
+		for _, id := range all {
+			pid, err := pidOf(id, terminal)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if other := pids[pid]; other != "" {
+				t.Errorf("%s and %s have the pid %d", id, other, pid)
+			}
+			pids[pid] = id
+			got, isTerminal, err := idOf(pid, func(ofTerminals bool) ([]string, error) {
+				if ofTerminals != terminal {
+					t.Errorf("the wrong kind is asked for %s", id)
+				}
+				return all, nil
+			})
+			if got != id || isTerminal != terminal || err != nil {
+				t.Errorf("%s, terminal %v, comes back as %s, %v, %v", id, terminal, got, isTerminal, err)
+			}
+		}
+	}
+	if pid, err := pidOf("3-7", false); err != nil || pid != 3<<16|7 {
+		t.Errorf("3-7 is %d, %v", pid, err)
+	}
+	ended, _ := pidOf("1-65536", false)
+	if got, _, err := idOf(ended, func(bool) ([]string, error) { return []string{"1-1"}, nil }); got != "" || err != nil {
+		t.Errorf("one that has ended is %q, %v", got, err)
+	}
+}

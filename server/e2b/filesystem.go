@@ -121,18 +121,10 @@ func (h *Handler) move(q *request, in struct {
 	if from == "" || to == "" {
 		return nil, api.Errorf(api.CodeInvalidRequest, "%s itself cannot be moved or replaced", home)
 	}
-	if _, err := s.Files().Stat(q.Context(), from); err != nil {
-		return nil, err
+	if old, err := s.Files().Stat(q.Context(), to); err == nil && old.Kind != "file" {
+		return nil, errExists(to)
 	}
-	if old, err := s.Files().Stat(q.Context(), to); err == nil && from != to {
-		if old.Kind != "file" {
-			return nil, errExists(to)
-		}
-		if err := s.Files().Delete(q.command(), to); err != nil {
-			return nil, err
-		}
-	}
-	f, err := s.Files().Rename(q.command(), from, to)
+	f, err := s.Files().Replace(q.command(), from, to)
 	if err != nil {
 		return nil, err
 	}

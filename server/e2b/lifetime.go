@@ -207,21 +207,28 @@ func (h *Handler) prolong(q *request, s *session.Session, seconds float64, onlyL
 	if onlyLater && (before.IsZero() && !sandbox || after.Before(before)) {
 		return nil
 	}
-	patch := api.SessionPatch{}
-	if info.IdleTimeoutS != 0 && info.IdleTimeoutS < seconds {
-		patch.IdleTimeoutS = &seconds
-	}
-	if err := h.setEnd(q.command(), q.caller.Owner, s, end, patch); err != nil || patch.IdleTimeoutS == nil {
+	patch, _ := idleUntil(info, seconds)
+	if err := h.setEnd(q.command(), q.caller.Owner, s, end, patch); err != nil {
 		return err
 	}
 	contexts, err := s.Beside(q.command())
 	for _, one := range contexts {
-		if failed := one.Update(q.command(), patch); !errors.Is(failed, session.ErrDeleted) { // or meanwhile it was deleted
-			err = errors.Join(err, failed)
+		if patch, longer := idleUntil(one.Info(q.command()), seconds); longer {
+			if failed := one.Update(q.command(), patch); !errors.Is(failed, session.ErrDeleted) { // or meanwhile it was deleted
+				err = errors.Join(err, failed)
+			}
 		}
 		one.Release()
 	}
 	return err
+}
+
+// idleUntil returns the patch of a session that may be idle for a shorter time than its sandbox lives from now.
+func idleUntil(info api.Session, seconds float64) (patch api.SessionPatch, longer bool) {
+	if longer = info.IdleTimeoutS != 0 && info.IdleTimeoutS < seconds; longer {
+		patch.IdleTimeoutS = &seconds
+	}
+	return patch, longer
 }
 
 // setEnd changes when a sandbox ends, to a value of metaEnd or with "" to never, and what else the patch says.

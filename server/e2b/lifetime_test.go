@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -435,4 +436,23 @@ func sleep(t *testing.T, s *session.Session) error {
 		}
 	}
 	return errors.New("the cell has not started")
+}
+
+func TestContextsLiveAsLongAsTheirSandbox(t *testing.T) {
+	h, _ := fakeHandler(t)
+	s := h.testSandbox(t, time.Now().Add(time.Minute))
+	context, err := s.CreateBeside(t.Context(), session.BesideRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started(t, context)
+	if err := s.Update(t.Context(), api.SessionPatch{IdleTimeoutS: new(900.0)}); err != nil { // and not of the context
+		t.Fatal(err)
+	}
+	if answer := h.post(t, "/sandboxes/"+s.ID()+"/timeout", `{"timeout": 600}`); answer.Code != http.StatusNoContent {
+		t.Fatalf("%d: %s", answer.Code, answer.Body)
+	}
+	if got := []float64{s.Info(t.Context()).IdleTimeoutS, context.Info(t.Context()).IdleTimeoutS}; !slices.Equal(got, []float64{900, 600}) {
+		t.Errorf("the sandbox and the context may be idle for %v s", got)
+	}
 }

@@ -3,6 +3,8 @@ package e2b
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"path"
 	"slices"
 	"strconv"
@@ -17,11 +19,14 @@ import (
 // maxKeepalive bounds the interval of messages that keep a stream open.
 const maxKeepalive = 90 * time.Second
 
-// A process is known to clients by a number of 32 bits: the generation of the kernel, and the number of the program in it. The
-// highest bit tells a terminal from a program.
+// A process is known to clients by a number of 32 bits. The highest bit tells a terminal from a program. The others are the
+// generation of the kernel and the number of the program in it, if they fit; otherwise hashedBit is set, and what follows is a
+// hash of the id, by which the process is looked for among those that run.
 const (
-	terminalBit = 1 << 31
-	numberBits  = 16
+	terminalBit    = 1 << 31
+	hashedBit      = 1 << 30
+	generationBits = 14
+	numberBits     = 16
 )
 
 func (h *Handler) processes() map[string]func(*request) error {
@@ -64,21 +69,36 @@ type process struct {
 
 // pidOf returns the number of a program or terminal by its id in the session, GENERATION-NUMBER.
 func pidOf(id string, terminal bool) (uint32, error) {
-	var generation, number uint32
+	var generation, number uint64
 	if _, err := fmt.Sscanf(id, "%d-%d", &generation, &number); err != nil {
 		return 0, err
 	}
-	pid := (generation<<numberBits | number&(1<<numberBits-1)) &^ terminalBit
+	pid := uint32(generation)<<numberBits | uint32(number)
+	if generation>>generationBits != 0 || number>>numberBits != 0 {
+		hash := fnv.New32a()
+		_, _ = io.WriteString(hash, id)
+		pid = hash.Sum32()&(hashedBit-1) | hashedBit
+	}
 	if terminal {
 		pid |= terminalBit
 	}
 	return pid, nil
 }
 
-// idOf is the reverse of pidOf.
-func idOf(pid uint32) (id string, terminal bool) {
-	number := pid & (1<<numberBits - 1)
-	return fmt.Sprintf("%d-%d", pid&^terminalBit>>numberBits, number), pid&terminalBit != 0
+// idOf is the reverse of pidOf. running lists the ids of the session's programs, or of its terminals, the newest last; of a hashed
+// pid that none of them has, the id is "".
+func idOf(pid uint32, running func(terminal bool) ([]string, error)) (id string, terminal bool, err error) {
+	terminal = pid&terminalBit != 0
+	if pid&hashedBit == 0 {
+		return fmt.Sprintf("%d-%d", pid&^terminalBit>>numberBits, pid&(1<<numberBits-1)), terminal, nil
+	}
+	ids, err := running(terminal)
+	for _, id := range slices.Backward(ids) {
+		if its, err := pidOf(id, terminal); err == nil && its == pid {
+			return id, terminal, nil
+		}
+	}
+	return "", terminal, err
 }
 
 // process finds the process that a call is about, by its pid or as the newest one with the tag that runs. Terminals need
@@ -88,19 +108,21 @@ func (h *Handler) process(q *request, which selector) (process, error) {
 	if (pid == nil) == (tag == nil) {
 		return process{}, api.Errorf(api.CodeInvalidRequest, "process must have either a pid or a tag")
 	}
-	p, right := process{}, api.RightRun
-	if pid != nil {
-		if p.id, p.terminal = idOf(*pid); p.terminal {
-			right = api.RightTerminal
-		}
+	right := api.RightRun
+	if pid != nil && *pid&terminalBit != 0 {
+		right = api.RightTerminal
 	}
 	s, err := h.sandbox(q, right)
 	if err != nil {
 		return process{}, err
 	}
-	p.session = s
-	if tag == nil {
-		return p, nil
+	p := process{session: s}
+	if pid != nil {
+		p.id, p.terminal, err = idOf(*pid, func(terminal bool) ([]string, error) { return runningIn(q, s, terminal) })
+		if err != nil {
+			s.Release()
+		}
+		return p, err
 	}
 	programs, err := s.Programs().List(q.Context())
 	for _, one := range slices.Backward(programs) {
@@ -114,6 +136,22 @@ func (h *Handler) process(q *request, which selector) (process, error) {
 		err = api.Errorf(api.CodeNotFound, "no running process has the tag %.140q", *tag)
 	}
 	return process{}, err
+}
+
+// runningIn lists the ids of the programs of a session, or of its terminals, the newest last.
+func runningIn(q *request, s *session.Session, terminals bool) (ids []string, err error) {
+	if terminals {
+		list, err := s.Terminals().List(q.Context())
+		for _, one := range list {
+			ids = append(ids, one.ID)
+		}
+		return ids, err
+	}
+	list, err := s.Programs().List(q.Context())
+	for _, one := range list {
+		ids = append(ids, one.ID)
+	}
+	return ids, err
 }
 
 func (h *Handler) listProcesses(q *request, _ struct{}) (any, error) {

@@ -153,7 +153,16 @@ func (w *Files) Delete(ctx context.Context, name string) error {
 
 // Rename moves a file or folder to another path, which must not exist yet.
 func (w *Files) Rename(ctx context.Context, from, to string) (api.File, error) {
-	e, err := w.cfg.Dir.Rename(from, to)
+	return w.rename(ctx, from, to, w.cfg.Dir.Rename)
+}
+
+// Replace is Rename, but a file replaces a file that has the new path, in one step.
+func (w *Files) Replace(ctx context.Context, from, to string) (api.File, error) {
+	return w.rename(ctx, from, to, w.cfg.Dir.Replace)
+}
+
+func (w *Files) rename(ctx context.Context, from, to string, rename func(from, to string) (workspace.Entry, error)) (api.File, error) {
+	e, err := rename(from, to)
 	if err != nil {
 		if errors.Is(err, os.ErrExist) {
 			return api.File{}, fileError(err, to)
