@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -379,4 +380,19 @@ func (s *Session) Wait(ctx context.Context, id string) (api.Execution, error) {
 		e, err := s.executions.Get(context.WithoutCancel(ctx), id)
 		return e, errors.Join(err, ctx.Err())
 	}
+}
+
+// WaitAll waits until the executions that run or wait now have ended, or until ctx ends. It reports whether there were any.
+func (s *Session) WaitAll(ctx context.Context) (any bool, err error) {
+	s.mu.Lock()
+	open := slices.Collect(maps.Values(s.open))
+	s.mu.Unlock()
+	for _, r := range open {
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			return true, context.Cause(ctx)
+		}
+	}
+	return len(open) > 0, nil
 }

@@ -40,6 +40,18 @@ type heldHost struct {
 	of     string     // the session; "": none
 	broken string     // the session for which Stop fails once; "": none
 	saving func(session string)
+	silent chan struct{} // until it is closed, nothing is heard of the kernels; nil: it is
+}
+
+func (h *heldHost) Next(ctx context.Context, key record.Key, after uint64) ([]record.Record, error) {
+	records, err := h.Host.Next(ctx, key, after)
+	h.mu.Lock()
+	silent := h.silent
+	h.mu.Unlock()
+	if silent != nil {
+		<-silent
+	}
+	return records, err
 }
 
 func (h *heldHost) Do(ctx context.Context, key record.Key, c command.Command) (any, error) {
@@ -454,5 +466,37 @@ func TestContextsLiveAsLongAsTheirSandbox(t *testing.T) {
 	}
 	if got := []float64{s.Info(t.Context()).IdleTimeoutS, context.Info(t.Context()).IdleTimeoutS}; !slices.Equal(got, []float64{900, 600}) {
 		t.Errorf("the sandbox and the context may be idle for %v s", got)
+	}
+}
+
+func TestAPauseWaitsForACellThatHasNotBegun(t *testing.T) {
+	h, held := fakeHandler(t)
+	held.onSave(func(string) {})
+	s := h.testSandbox(t, time.Now().Add(time.Minute))
+	silent := make(chan struct{})
+	held.mu.Lock()
+	held.silent = silent
+	held.mu.Unlock()
+	id, err := s.Submit(t.Context(), api.ExecutionRequest{Code: new("pass")}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan *httptest.ResponseRecorder, 1)
+	go func() { answered <- h.post(t, "/sandboxes/"+s.ID()+"/pause", "{}") }()
+	select {
+	case answer := <-answered:
+		t.Errorf("%d before the cell has ended: %s", answer.Code, answer.Body)
+		answered <- answer
+	case <-time.After(100 * time.Millisecond):
+	}
+	if state := s.Info(t.Context()).State; state != api.StateIdle {
+		t.Errorf("the sandbox is %s before the cell has begun", state)
+	}
+	close(silent)
+	if answer := <-answered; answer.Code != http.StatusNoContent {
+		t.Errorf("%d: %s", answer.Code, answer.Body)
+	}
+	if e, err := s.Executions().Get(t.Context(), id); err != nil || e.Status != api.StatusOK {
+		t.Errorf("the cell is %s, %v", e.Status, err)
 	}
 }

@@ -92,7 +92,12 @@ func hibernateAtRest(ctx context.Context, s *session.Session) error {
 		if !hasCode(err, api.CodeKernelBusy) {
 			return err
 		}
+		waited, err := s.WaitAll(ctx) // also for a cell that is queued and has not begun, of which the state does not tell
+		if err != nil {
+			return err
+		}
 		switch after := s.Info(ctx); {
+		case waited:
 		case after.State != api.StateIdle:
 			if err := awaitRest(ctx, s, before.LastSeq); err != nil {
 				return err
