@@ -14,6 +14,7 @@ import (
 	"github.com/creack/pty"
 
 	"talaria/api"
+	"talaria/client"
 )
 
 // screen is a program on a terminal of its own.
@@ -210,6 +211,20 @@ func TestReplFailsIfAFileCouldNotBeSaved(t *testing.T) {
 	x.await(`>>> $`)
 	x.enter("\x04")
 	x.ends(1)
+
+	x = s.onTerminal(t, "repl", "--artifacts", filepath.Join(file, "below")) // in a session that ends with it
+	x.await(`>>> $`)
+	x.enter("n = open('out.csv', 'w').write('y')\r")
+	x.await(`save "out.csv": not a directory`)
+	x.await(`>>> $`)
+	if err := x.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	x.ends(128 + int(syscall.SIGHUP))
+	page, err := s.Client().Sessions(t.Context(), client.SessionFilter{})
+	if err != nil || len(page.Items) != 2 {
+		t.Errorf("the session with the only copy of the file was deleted: %+v, %v", page.Items, err)
+	}
 }
 
 func TestReplNeedsATerminal(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -109,10 +110,10 @@ type execution struct {
 	answers   answers
 	out, err  *screen
 	images    int
-	pictures  string // how to save one; "": --artifacts
-	unsaved   bool   // a file for artifacts was not saved
-	failed    error  // why output was lost
-	explains  bool   // how the cell ended, so that the traceback of a timeout waits for that
+	pictures  string      // how to save one; "": --artifacts
+	unsaved   atomic.Bool // a file for artifacts was not saved
+	failed    error       // why output was lost
+	explains  bool        // how the cell ended, so that the traceback of a timeout waits for that
 	stopped   []string
 	stop      func() // interrupts the cell
 }
@@ -258,7 +259,7 @@ func (e *execution) end(interrupted context.Context, done *api.Execution) error 
 	if done != nil && (done.Status == api.StatusInterrupted || done.Status == api.StatusCancelled) && errors.As(context.Cause(interrupted), &cause) {
 		return exitError(cause.status())
 	}
-	if err == nil && e.unsaved {
+	if err == nil && e.unsaved.Load() {
 		return exitError(exitFailed)
 	}
 	return err
@@ -421,13 +422,13 @@ func (e *execution) artifact(ctx context.Context, a api.ArtifactEvent) {
 
 // notSaved says why a file was not saved. The session may have the only copy of it.
 func (e *execution) notSaved(err error) {
-	e.unsaved = true
+	e.unsaved.Store(true)
 	fmt.Fprintln(e.err.Writer, "talaria:", err)
 }
 
 // deleteTemporary deletes the temporary session, unless it has files that were to be saved.
 func (e *execution) deleteTemporary(ctx context.Context) error {
-	if !e.unsaved {
+	if !e.unsaved.Load() {
 		return e.client.DeleteSession(ctx, e.session)
 	}
 	fmt.Fprintf(e.err.Writer, "talaria: session %[1]s is kept, since it has files that were not saved; %[2]s files get %[1]s PATH saves one, "+

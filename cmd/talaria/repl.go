@@ -135,7 +135,7 @@ func (r *repl) run(ctx context.Context, attach bool) (err error) {
 	if err := r.loop(ctx); err != nil {
 		return err
 	}
-	if r.unsaved {
+	if r.unsaved.Load() {
 		return exitError(exitFailed) // notSaved has said why
 	}
 	return nil
@@ -148,7 +148,7 @@ func (r *repl) endBySignal(ctx context.Context, temporary bool) {
 		if temporary {
 			deleting, cancel := context.WithTimeout(context.Background(), deleteTime)
 			defer cancel()
-			_ = r.client.DeleteSession(deleting, r.session)
+			_ = r.deleteTemporary(deleting)
 		}
 		_ = r.lines.Close()
 		os.Exit(signalled{s.(syscall.Signal)}.status())
