@@ -367,6 +367,11 @@ func TestAPauseWaitsForCells(t *testing.T) {
 	}()
 	for ends := true; ends; { // until the pause has begun; each turn is a request
 		_, ends = s.e2bState(t, box)
+		select {
+		case a := <-answered:
+			t.Fatalf("the pause does not wait: %d %s", a.status, a.body)
+		default:
+		}
 	}
 	s.e2bCall(t, "POST", "/e2b/files?path=go", box.EnvdAccessToken, box.SandboxID, "", 200)
 	s.ended(t, box.SandboxID, waiting)
@@ -393,6 +398,9 @@ func TestAPauseWaitsForCells(t *testing.T) {
 	go func() { _, err := http.DefaultClient.Do(req); left <- err }()
 	for ends := true; ends; {
 		_, ends = s.e2bState(t, box)
+		if len(left) > 0 {
+			t.Fatalf("the pause does not wait for a cell that runs: %v", <-left)
+		}
 	}
 	cancel()
 	<-left

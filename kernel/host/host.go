@@ -37,7 +37,7 @@ type HostConfig struct {
 	Log            *slog.Logger
 	InterruptGrace time.Duration // from the interrupt at a timeout to the kill; 0: DefaultInterruptGrace
 	JoinWindow     time.Duration // in which adjacent text is joined; 50 ms, negative: none
-	StartTimeout   time.Duration // 60 s
+	StartTimeout   time.Duration // 2 min: on an overloaded machine a start takes up to a hundred times as long as usual
 
 	// SpoolDir is a directory, used by this host alone, with a folder of records for each key; it outlives the host.
 	// If it is empty, records are kept in memory.
@@ -91,7 +91,7 @@ func NewHost(cfg HostConfig) *Host {
 		cfg.JoinWindow = 0
 	}
 	if cfg.StartTimeout == 0 {
-		cfg.StartTimeout = time.Minute
+		cfg.StartTimeout = 2 * time.Minute
 	}
 	return &Host{
 		cfg: cfg, pool: newPool(cfg.Backend, cfg.Pool, cfg.Log), runs: newRuns(cfg.Backend, cfg.Pool, cfg.RunUID, cfg.Log), large: frame.NewLargeBudget(), kernels: map[record.Key]*interpreter{},
