@@ -383,7 +383,7 @@ func (s *Session) Wait(ctx context.Context, id string) (api.Execution, error) {
 }
 
 // WaitAll waits until the executions that run or wait now have ended, or until ctx ends. It reports whether there were any.
-func (s *Session) WaitAll(ctx context.Context) (any bool, err error) {
+func (s *Session) WaitAll(ctx context.Context) (some bool, err error) {
 	s.mu.Lock()
 	open := slices.Collect(maps.Values(s.open))
 	s.mu.Unlock()
