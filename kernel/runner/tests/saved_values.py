@@ -92,6 +92,19 @@ SECTIONS: dict[str, list[Row]] = {
         Row("SimpleNamespace", "import types\nV = types.SimpleNamespace(a=1)", "V.a == 1"),
         Row("an instance of a dict subclass, with attributes", "class V_Dict(dict): pass\nV = V_Dict(a=1); V.note = 'n'",
             "type(V) is V_Dict and V == {'a': 1} and V.note == 'n'"),
+        Row("subclasses of dict, list and set with methods of their own",
+            "import collections\nclass V_D(dict):\n    def __init__(self, unit): self.unit = unit\n    def __setitem__(self, k, v): super().__setitem__(k, (v, self.unit))\n"
+            "    def items(self): return [('a', 0)]\nclass V_L(list):\n    def append(self, x): raise ValueError\n    extend = append\n    def __iter__(self): return iter('xy')\n"
+            "class V_S(set):\n    def __init__(self, x): super().__init__([-x, x])\n    def add(self, x): super().add(2 * x)\nclass V_F(frozenset):\n    def __new__(cls, n): return super().__new__(cls, range(n))\n"
+            "class V_O(collections.OrderedDict):\n    def __setitem__(self, k, v): super().__setitem__(k, v + 1)\n"
+            "class V_C(collections.Counter):\n    def __init__(self, a, b): super().__init__(a + b)\n    def update(self, *a): super().update(*a); self['n'] += 1\n"
+            "class V_M(collections.defaultdict):\n    def __init__(self): super().__init__(self.new)\n    def new(self): return [self]\n    def __setitem__(self, k, v): super().__setitem__(k.upper(), v)\n"
+            "class V_Q(collections.deque):\n    def append(self, x): super().append(-x)\n"
+            "V = [V_D('m'), V_L([1, 2]), V_S(3), V_F(3), V_O(a=1, b=2), V_C('a', 'b'), V_M(), V_Q([1, 2], 2)]\n"
+            "V[0]['k'] = 1; V[1].note = V; V[4].move_to_end('a'); V[6]['a'] = V_same = V[6]['b']",
+            "dict.items(V[0]) == {'k': (1, 'm')}.items() and V[0].unit == 'm' and list.__eq__(V[1], [1, 2]) and V[1].note is V and V[2] == {3, -3} and "
+            "V[3] == {0, 1, 2} and [*V[4].items()] == [('b', 3), ('a', 2)] and V[5] == {'a': 1, 'b': 1, 'n': 1} and V[6]['A'] is V_same and "
+            "V[6]['A'][0] is V[6] and V[7].maxlen == 2 and [*V[7]] == [1, 2] and [type(v) for v in V] == [V_D, V_L, V_S, V_F, V_O, V_C, V_M, V_Q]"),
         gone("the keys of a dict, without cloudpickle or dill", "V = {'a': 1}.keys()", _none("dict_keys"), "list(V) == ['a']",
              needs="no cloudpickle"),
         gone("a list nested 100,000 deep", "V = []\nfor V_i in range(100_000): V = [V]", "it is nested too deeply, or its code calls itself",

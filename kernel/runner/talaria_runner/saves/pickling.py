@@ -20,7 +20,7 @@ from _frozen_importlib_external import MAGIC_NUMBER
 from talaria_runner.introspection.classes import derives, module_of, names_of_class
 from talaria_runner.introspection.lookup import Function, GetSet, Member, Method, Module
 from talaria_runner.own.stdlib import is_standard_path, load
-from talaria_runner.saves import arrays, helpers, rebuild
+from talaria_runner.saves import arrays, containers, helpers, rebuild
 from talaria_runner.saves.reasons import Refused, refused
 
 TYPE_CHECKING = False
@@ -158,7 +158,7 @@ class Pickling(_pickle.Pickler):
         if base is not None:
             state = object.__reduce_ex__(value, PROTOCOL)[2]
             return rebuild.with_value, (cls, base, *base.__getnewargs__(value)), state
-        reduced = helpers.reduce(value, cls)
+        reduced = containers.reduce(value, cls) or helpers.reduce(value, cls)
         if reduced is not None:
             return reduced
         if not arrays.is_array(cls) and module_of(cls) != "typing":

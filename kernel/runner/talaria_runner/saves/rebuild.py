@@ -145,6 +145,31 @@ def with_value(cls: type, base: type, value: object) -> object:
     return base.__new__(cls, value)
 
 
+def container(cls: type, base: type, *content: object) -> object:
+    return base.__new__(cls, *content)
+
+
+def fill_container(made: object, state: tuple[type, tuple[object, ...], object, object]) -> None:
+    """Adds the content, which is a list of keys and one of values for a dict, and then the attributes, as pickle does."""
+    base, options, content, attributes = state
+    if options:
+        base.__init__(made, *options)
+    if derives(base, dict):
+        for key, value in zip(*content):
+            base.__setitem__(made, key, value)
+    elif content:
+        (base.update if base is set else base.extend)(made, content)
+    if hasattr(type(made), "__setstate__"):
+        if attributes is not None:
+            made.__setstate__(attributes)
+        return
+    names, slots = attributes if type(attributes) is tuple else (attributes, None)
+    if names:
+        made.__dict__.update(names)
+    for name, value in (slots or {}).items():
+        setattr(made, name, value)
+
+
 def lock() -> object:
     return allocate_lock()
 
