@@ -207,6 +207,23 @@ SECTIONS: dict[str, list[Row]] = {
             "class V_S(str, enum.Enum): A = 'a'\nV_o = (V.A | V.B, V_I.ONE, V_S.A)", "V_o == (V.A | V.B, 1, 'a') and V_o[1] is V_I.ONE"),
         Row("enum whose members have attributes", "import enum\nclass V(enum.Enum):\n    EARTH = (5.9, 6.3)\n    def __init__(self, mass, radius): self.mass = mass",
             "V.EARTH.mass == 5.9 and V((5.9, 6.3)) is V.EARTH"),
+        Row("enum with __new__ or a data type", "import datetime as dt, dataclasses, enum\nclass V_N(enum.Enum):\n"
+            "    def __new__(cls, n, text): o = object.__new__(cls); o._value_ = 2 * n; o.text = text; return o\n    ONE = 1, 'one'; TWO = 2, 'two'; UNO = 1, 'uno'\n"
+            "class V_S(str, enum.Enum):\n    def __new__(cls, s, n): o = str.__new__(cls, s.upper()); o._value_ = s; o.n = n; o.on = []; return o\n    A = 'a', 1\n"
+            "class V_I(int, enum.Enum):\n    def __init__(self, *a): self.made = [a]\n    TEN = '10', 16; F = 15\n"
+            "class V_D(dt.date, enum.Enum): DAY = 2024, 1, 2\nclass V_T(tuple, enum.Enum): PAIR = 1, 2\n"
+            "@dataclasses.dataclass\nclass V_Data:\n    x: int\n    y: list\nclass V_E(V_Data, enum.Enum): ONE = 1, [2]\n"
+            "class V_B(enum.Enum):\n    def __new__(cls, n): o = object.__new__(cls); o._value_ = -n; return o\n    def _generate_next_value_(name, *a): return 7\n"
+            "class V_X(V_B): A = 5; B = enum.auto()\nclass V_K(enum.Flag, boundary=enum.KEEP): MANY = 6; ONE = 1\n"
+            "class V_L(enum.Enum): A = []; B = float('nan'); C = {}; D = C\nV_N._value2member_map_['one'] = V_N.ONE\n"
+            "V = [V_N.ONE, V_S.A, V_I.TEN, V_D.DAY, V_T.PAIR, V_E.ONE, V_X.A, V_K.MANY, V_L.A, V_L.B]; V_S.A.on.append(V)",
+            "V == [V_N.ONE, V_S.A, V_I.TEN, V_D.DAY, V_T.PAIR, V_E.ONE, V_X.A, V_K.MANY, V_L.A, V_L.B] and all(v is type(v)[v.name] for v in V) and "
+            "[(m.name, m.value, m.text) for m in V_N] == [('ONE', 2, 'one'), ('TWO', 4, 'two')] and V_N.UNO is V_N.ONE is V_N(2) is V_N('one') and "
+            "(V_S.A + '', V_S.A.value, V_S.A.n, V_S.A.on[0] is V, V_S('a') is V_S.A) == ('A', 'a', 1, True, True) and "
+            "[(m + 0, m.value, m.made) for m in V_I] == [(16, 16, [('10', 16)]), (15, 15, [(15,)])] and V_D.DAY.year == 2024 and V_T.PAIR[1] == 2 and "
+            "(V_E.ONE.x, V_E.ONE.y) == (1, [2]) and (V_X.A.value, V_X.B.value, V_X(-7)) == (-5, -7, V_X.B) and V_K(9).value == 9 and "
+            "V_L.D is V_L.C and V_L([]) is V_L.A and '__init__' not in vars(V_N) and V_N.__reduce_ex__ is enum.Enum.__reduce_ex__ and "
+            "V_X.__new_member__ is V_B.__new_member__ and V_B('V_Y', {'A': 3}).A.value == -3"),
         Row("namedtuple", "import collections\nV = collections.namedtuple('V', 'a b', defaults=[2]); V_o = V(1)",
             "V_o == (1, 2) and V_o.b == 2 and V_o._replace(a=3)._asdict() == {'a': 3, 'b': 2} and type(V_o) is V"),
         Row("NamedTuple and TypedDict", "import typing\nclass V(typing.NamedTuple):\n    a: int = 1\nclass V_D(typing.TypedDict):\n    a: int\nV_o = V()",

@@ -20,7 +20,7 @@ from _frozen_importlib_external import MAGIC_NUMBER
 from talaria_runner.introspection.classes import derives, module_of, names_of_class
 from talaria_runner.introspection.lookup import Function, GetSet, Member, Method, Module
 from talaria_runner.own.stdlib import is_standard_path, load
-from talaria_runner.saves import arrays, containers, helpers, rebuild
+from talaria_runner.saves import arrays, containers, enums, helpers, rebuild
 from talaria_runner.saves.reasons import Refused, refused
 
 TYPE_CHECKING = False
@@ -152,6 +152,9 @@ class Pickling(_pickle.Pickler):
         if reduced is not None:
             return reduced
         _refuse(cls)
+        reduced = enums.member(value, cls)
+        if reduced is not None:
+            return reduced
         if cls is Cell:
             raise Refused("the variable of a closure cannot be saved without a function that uses it")
         base = _base_with_value(cls)
@@ -197,7 +200,7 @@ class Pickling(_pickle.Pickler):
         if self.context.is_named(value):
             return NotImplemented
         names = names_of_class(value)
-        own, members = {}, {}
+        own = {}
         for name, attribute in names.items():
             kind = type(attribute)
             if name in _MADE_AGAIN or kind in (GetSet, Member) and attribute.__objclass__ is value:
@@ -212,11 +215,8 @@ class Pickling(_pickle.Pickler):
         registered = _registered(value) if "_abc_impl" in names else ()
         made = (type(value), value.__name__, value.__bases__, first)
         if rebuild.is_enum(value):
-            members = {name: vars(member) for name, member in value._member_map_.items()}
-            values = {name: member._value_ for name, member in value._member_map_.items()}
-            own = {name: attribute for name, attribute in own.items() if name not in members}
-            return rebuild.make_enum, (*made, values), (own, members, registered), None, None, rebuild.fill_class
-        return rebuild.make_class, made, (own, members, registered), None, None, rebuild.fill_class
+            return enums.reduce(value, first, own, registered)
+        return rebuild.make_class, made, (own, {}, registered), None, None, rebuild.fill_class
 
 
 def _names_of_scope(names: dict[str, object]) -> dict[str, object]:
