@@ -139,7 +139,16 @@ SECTIONS: dict[str, list[Row]] = {
         Row("lock that is not held", "import threading\nV = threading.Lock()", "V.acquire(False) and not V.acquire(False)", damage="V.acquire()"),
         Row("RLock, Event, Condition", "import threading\nV = (threading.RLock(), threading.Event(), threading.Condition())\nV[1].set()",
             "V[0].acquire(False) and V[1].is_set()"),
-        Row("logger", "import logging\nV = logging.getLogger('saved')", "V is logging.getLogger('saved')"),
+        Row("logger", "import io, logging, sys\nclass V_H(logging.Handler):\n    def emit(self, r): V_got.append(self.format(r))\nV_got = []\n"
+            "V = logging.getLogger('saved'); V_h = logging.StreamHandler(sys.stdout); V_h.setFormatter(logging.Formatter('%(levelno)s %(message)s'))\n"
+            "V_o = V_H(logging.INFO); V.handlers = [V_h, V_o]; V.setLevel(5); V.propagate = False; V.disabled = True",
+            "V is logging.getLogger('saved') and V.handlers == [V_h, V_o] and V_h.stream is sys.stdout and V_h.formatter._fmt == '%(levelno)s %(message)s' and "
+            "(V.level, V.propagate, V.disabled) == (5, False, True) and (setattr(V, 'disabled', False) or V_o.handle(V.makeRecord('', 30, '', 1, 'm', (), None)))"
+            " and V_got == ['m'] and not V.isEnabledFor(4)"),
+        Row("logger with handlers that write elsewhere", "import io, logging, sys\nV = logging.getLogger('V'); V.addHandler(logging.FileHandler('V')); "
+            "V.addHandler(logging.StreamHandler(io.StringIO())); V.addHandler(logging.StreamHandler()); V.setLevel(30)",
+            "V.level == 30 and [h.stream for h in V.handlers] == [sys.stderr]", "without these handlers; those that write to standard output or error, "
+            "or are of a class of cells, come back; a library adds those of its own loggers again", live="V.level == 30 and len(V.handlers) == 3"),
         Row("os.environ", "import os\nV = os.environ", "V is os.environ"),
         Row("list iterator, at its position", "V = iter([1, 2, 3]); next(V)", "list(V) == [2, 3]"),
         Row("nested iterators, half consumed", "V = enumerate(map(str, [1, 2, 3])); next(V)", "list(V) == [(1, '2'), (2, '3')]"),
@@ -327,6 +336,11 @@ SECTIONS: dict[str, list[Row]] = {
             damage="del os.environ['V']"),
         Row("working directory", "import os\nos.mkdir('V'); os.chdir('V'); V = os.getcwd()", "os.getcwd() == V", damage="os.chdir('..')"),
         Row("sys.path", "import sys\nV = '/V'; sys.path.append(V)", "V in sys.path", damage="sys.path.remove(V)"),
+        Row("levels and handlers of loggers without a variable", "import logging, sys\nlogging.basicConfig(level=12, stream=sys.stdout, format='V %(message)s'); "
+            "logging.getLogger('V.b').setLevel(40); logging.getLogger('unittest').setLevel(20); V = 'V %(message)s'",
+            "logging.root.level == 12 and [h.stream for h in logging.root.handlers] == [sys.stdout] and logging.root.handlers[0].formatter._fmt == V and "
+            "logging.getLogger('V.b').level == 40 and logging.getLogger('unittest').level == 20",
+            damage="logging.getLogger('V.b').setLevel(0); logging.root.handlers.clear(); logging.root.setLevel(30)"),
         Row("signal handler", "import signal\ndef V(*a): pass\nsignal.signal(signal.SIGUSR2, V)", "signal.getsignal(signal.SIGUSR2) is not V",
             "the function comes back, but is not installed as a handler", live="signal.getsignal(signal.SIGUSR2) is V",
             damage="signal.signal(signal.SIGUSR2, signal.SIG_DFL)"),

@@ -298,6 +298,27 @@ class Settings(Saves):
         )  # fmt: skip
         self.assertEqual((checks, lost), (["'inner'", "('1', 'other', False)", "True", "5", "True"], []))
 
+    def test_of_loggers_come_back_but_for_handlers_that_are_named(self) -> None:
+        checks, lost = self.round_trip(
+            """
+            import logging, sys
+            logging.basicConfig(filename="log", level=11)
+            log, handler = logging.getLogger("mine"), logging.StreamHandler(sys.stdout)
+            log.addHandler(handler)
+            log.addHandler(logging.FileHandler("mine"))
+            class Bad:
+                def __init__(self, log): self.log = log
+                def __setstate__(self, state): raise ValueError("no")
+            bad = Bad(log)
+            logging.getLogger("json").addHandler(logging.NullHandler())
+            """,
+            "log.handlers == [handler]", "logging.root.level, logging.root.handlers", "logging.getLogger('json').handlers",
+        )  # fmt: skip
+        self.assertEqual(checks, ["True", "(11, [])", "[]"])
+        why = "without its handlers of type logging.FileHandler, which cannot be saved"
+        bad = ["bad", "Bad", "it was saved, but could not be loaded: ValueError: no"]
+        self.assertEqual(sorted(lost), [bad, ["logging.getLogger('mine')", "setting", why], ["logging.getLogger()", "setting", why]])
+
     @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "this interpreter has no matplotlib")
     def test_of_libraries_come_back(self) -> None:
         checks, lost = self.round_trip(

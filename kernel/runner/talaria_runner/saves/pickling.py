@@ -20,7 +20,7 @@ from _frozen_importlib_external import MAGIC_NUMBER
 from talaria_runner.introspection.classes import derives, module_of, names_of_class
 from talaria_runner.introspection.lookup import Function, GetSet, Member, Method, Module
 from talaria_runner.own.stdlib import is_standard_path, load
-from talaria_runner.saves import arrays, containers, enums, helpers, rebuild
+from talaria_runner.saves import arrays, containers, enums, helpers, loggers, rebuild
 from talaria_runner.saves.reasons import Refused, refused
 
 TYPE_CHECKING = False
@@ -56,6 +56,7 @@ class Context:
         self.namespace = namespace
         self.streams = {id(value): name for name, value in streams.items()}
         self._stream_classes = {id(type(value)) for value in streams.values()}
+        self.losses: dict[str, str] = {}  # what is not saved of values that are, by its name, with the reason
         self.plain: set[type] = set(ATOMS)  # classes of which no object is ever referred to
         self.usual: set[type] = set()  # classes whose objects pickle saves by itself
         self._named: dict[int, tuple[bool, object]] = {}
@@ -70,6 +71,8 @@ class Context:
 
     def held(self, value: object, cls: type) -> tuple[str, str] | None:
         """Where the standard library itself holds this object: it must stay the same, like dataclasses.MISSING."""
+        if loggers.is_logger(cls):
+            return None  # not as the root logger, which is in logging, but with what cells have made of it
         name = module_of(cls)
         found = self._held_by(name).get(id(value))
         return (name, found) if found is not None else None
@@ -151,6 +154,10 @@ class Pickling(_pickle.Pickler):
         reduced = arrays.reduce(value, cls)
         if reduced is not None:
             return reduced
+        if loggers.is_logger(cls):
+            reduced = loggers.reduce(value, cls, self.context.streams, self.context.losses)
+            if reduced is not None:
+                return reduced
         _refuse(cls)
         reduced = enums.member(value, cls)
         if reduced is not None:

@@ -213,6 +213,18 @@ def fill_container(made: object, state: tuple[type, tuple[object, ...], object, 
         setattr(made, name, value)
 
 
+def logger(name: str) -> object:
+    return module("logging").getLogger(name)
+
+
+def configure_logger(made: object, state: tuple[type, dict[str, object]]) -> None:
+    cls, attributes = state
+    if type(made) is not cls:
+        made.__class__ = cls
+    made.__dict__.update(attributes)
+    made.manager._clear_cache()
+
+
 def lock() -> object:
     return allocate_lock()
 

@@ -159,7 +159,7 @@ class _Saving:
         while True:
             saved = {name for group in self._groups if not group.is_setting for name, _ in group.names}
             order = [name for name in self._variables if name in saved]
-            lost = [(name, self._kind(name), reason) for name, reason in self._gone.items()]
+            lost = [(name, self._kind(name), reason) for name, reason in {**self._context.losses, **self._gone}.items()]
             index = {"order": order, "lost": lost, "groups": [group.entry() for group in self._groups]}
             try:
                 digest = self._writer.finish(index)
@@ -218,14 +218,14 @@ class _Saving:
             raise _Failure(name, e, False) from None
         parts = Parts([(name, self._kind(name)) for name in names], stream, regions, buffers, setting)
         del pickling  # it remembers every object
-        unpickling = Unpickling(writer.fd, parts, self._loaded, _CHECKED)
+        unpickling = Unpickling(writer.fd, parts, self._loaded, _CHECKED, checks=True)
         try:
             self._load(unpickling, names, values, setting)
         except _Failure:
             if not unpickling.partial:
                 raise
             # Objects such as an interval check their arrays, and do not accept an empty one.
-            self._load(Unpickling(writer.fd, parts, self._loaded), names, values, setting)
+            self._load(Unpickling(writer.fd, parts, self._loaded, checks=True), names, values, setting)
         return parts
 
     def _load(self, unpickling: Unpickling, names: list[str], values: dict[str, object], setting: bool) -> None:
