@@ -370,6 +370,18 @@ SECTIONS: dict[str, list[Row]] = {
             "str(V[0][0]) == '2024-01-02' and V[1][1] == 'bc' and V[2].shape == (0, 3) and V[3] == 5", needs="numpy"),
         Row("numpy scalar, dtype", "V = [np.float32(1.5), np.dtype('i4')]", "type(V[0]) is np.float32 and V[1] == np.int32", needs="numpy"),
         Row("masked array, matrix", "V = [np.ma.array([1, 2], mask=[0, 1]), np.matrix([[1]])]", "V[0].sum() == 1 and type(V[1]) is np.matrix", needs="numpy"),
+        Row("instances of array subclasses that share memory", "class V_A(np.ndarray):\n    def __array_finalize__(self, o): self.unit = getattr(o, 'unit', '')\n"
+            "V = np.zeros(6); V_a = V.view(V_A); V_a.unit = 'm'; V_s = V_a[1:]; V_s.on = V\n"
+            "V_o = V_A((2, 3)); V_o.fill(0); V_o.unit = 'kg'; V_t = V_o.T; V_p = np.ndarray.view(V_o, np.ndarray)[1]\n"
+            "V_m = np.ma.array(np.zeros(3), mask=[0, 1, 0], copy=False, fill_value=7); V_d = V_m.data; V_k = V_m.mask\n"
+            "V_r = np.rec.array([(1, 2.0)], dtype=[('a', 'i4'), ('b', 'f8')]); V_b = V_r.b; V_x = np.matrix([[1, 2]]); V_y = V_x[:, 1]\n"
+            "V_l = np.array([[], None], dtype=object).view(V_A); V_ll = V_l[:1]; V_c = V_m[1:]; V_a.flags.writeable = False",
+            "(V.fill(3) or (V_a[0], V_s[0], V_s.on is V, V_a.unit, V_s.unit, type(V_s) is V_A, V_a.flags.writeable, V_s.flags.writeable)) == (3, 3, True, 'm', 'm', True, False, True) and "
+            "(V_o.fill(4) or (V_t[0, 0], V_p[0], V_t.unit, type(V_t) is V_A, type(V_p) is np.ndarray, V_t.shape)) == (4, 4, 'kg', True, True, (3, 2)) and "
+            "(V_d.fill(5) or (V_m[0], V_c[1], V_m[1] is np.ma.masked, V_m.fill_value, type(V_m.mask))) == (5, 5, True, 7, np.ndarray) and "
+            "V_m._mask is not None and (V_m.__setitem__(1, 9) or V_m[1]) == 9 and "
+            "(V_r.b.fill(6) or (V_b[0], V_r.a[0], type(V_r) is np.recarray, type(V_r[0]) is np.record)) == (6, 1, True, True) and "
+            "(V_x.fill(8) or (V_y[0, 0], type(V_y) is np.matrix)) == (8, True) and V_ll[0] is V_l[0] and (V_l.fill(2) or V_ll[0]) == 2", needs="numpy"),
         Row("random generator", "V = np.random.default_rng(3); V.random(); V_n = np.random.default_rng(3).random(2)[1]", "V.random() == V_n", needs="numpy"),
         Row("memory-mapped array", "import os\nV = np.memmap(os.path.realpath('V'), 'i4', 'w+', shape=3); V[1] = 7; V.flush()",
             "V[1] == 7 and type(V) is np.memmap", "mapped again, from the current file", "numpy", "V[1] == 0", _SHARED),

@@ -57,6 +57,7 @@ class Context:
         self.streams = {id(value): name for name, value in streams.items()}
         self._stream_classes = {id(type(value)) for value in streams.values()}
         self.losses: dict[str, str] = {}  # what is not saved of values that are, by its name, with the reason
+        self.memories: dict[int, tuple[object, object]] = {}  # see arrays.reduce
         self.plain: set[type] = set(ATOMS)  # classes of which no object is ever referred to
         self.usual: set[type] = set()  # classes whose objects pickle saves by itself
         self._named: dict[int, tuple[bool, object]] = {}
@@ -151,7 +152,7 @@ class Pickling(_pickle.Pickler):
             return rebuild.new_module, (value.__name__,), vars(value), None, None, rebuild.set_attributes
         if module_of(cls) == "typing" and cls.__name__ in _VARIABLES and value.__module__ == "__main__":
             return _type_variable(value)
-        reduced = arrays.reduce(value, cls)
+        reduced = arrays.reduce(value, cls, self.context.memories)
         if reduced is not None:
             return reduced
         if loggers.is_logger(cls):

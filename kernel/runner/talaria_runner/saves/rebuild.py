@@ -272,6 +272,10 @@ def array_view(
     return made
 
 
+def array_of_class(cls: type, plain: object) -> object:
+    return plain.view(cls)
+
+
 def octets(array: object) -> object:
     """The memory of an array that is contiguous, as an array of bytes."""
     return array.reshape(-1, order="A").view(module("numpy").uint8)
