@@ -14,6 +14,7 @@ from time import monotonic
 from talaria_runner.engines.plain import PlainEngine
 from talaria_runner.errors import warned
 from talaria_runner.errors.tracebacks import Tracebacks
+from talaria_runner.introspection.classes import qualified_name
 from talaria_runner.ipython import comms, shim
 from talaria_runner.ipython.comm_inbox import Inbox
 from talaria_runner.own import threads, workspace
@@ -291,14 +292,25 @@ class _Kernel:
         return self._job is not None or self._wanted is not None or self._messages.handled < self._messages.received
 
     def _grant(self) -> None:
-        """Does what the host wants."""
+        """Does what the host wants. The host waits for the answer, so there is one whatever happens."""
         frame, self._wanted = self._wanted, None
+        kind, request = frame["type"], frame["request_id"]
+        try:
+            answer = self._do(frame, kind, request)
+        except BaseException as e:  # of the system, or of a signal handler of the user
+            self._outbox.put(frames.answer(request, *_failed(kind, e)))
+            raise
+        if answer is None:
+            self._revive()
+        else:
+            self._outbox.put(answer)
+
+    def _do(self, frame: dict[str, object], kind: str, request: str) -> str | None:
+        """Returns the answer; None in a copy that is to be the interpreter."""
         self._outbox.flush()
         self._flush_c()
-        kind, request = frame["type"], frame["request_id"]
         if kind == "aside" and monotonic() > frame["until"]:  # the host has given up, and would not have it resume
-            self._outbox.put(frames.answer(request, "later", {}))
-            return
+            return frames.answer(request, "later", {})
         # Imported when they are first needed: a kernel that starts from nothing does without them.
         from talaria_runner.checkpoints import copies, states
 
@@ -309,13 +321,13 @@ class _Kernel:
             def save() -> None:
                 states.answer_letter(self._namespace, quietly)
 
-            def tell(made: copies.Made) -> None:
+            def said(made: copies.Made) -> str:
                 losses = [{"name": printable(loss.name), "reason": loss.reason} for loss in made.losses]
-                self._outbox.put(frames.answer(request, "copied", {"pid": made.pid, "reason": made.reason, "losses": losses}))
+                return frames.answer(request, "copied", {"pid": made.pid, "reason": made.reason, "losses": losses})
 
             def leave(made: copies.Made) -> None:
                 self._reader.leave()
-                tell(made)
+                self._outbox.put(said(made))
                 self._outbox.flush()
                 self._outbox.leave()
                 self._deadline.leave()
@@ -324,21 +336,17 @@ class _Kernel:
                 made = copies.take(self._namespace, ours, quietly, save)
             else:
                 made = copies.step_aside(self._namespace, ours, self._is_alone, leave, save)
-            if made is None:
-                self._revive()
-                return
-            tell(made)
-        elif kind == "save":
+            return None if made is None else said(made)
+        if kind == "save":
             fields = states.save(
                 self._namespace, frame["path"], frame["seconds"], frame["max_bytes"], self._children.fork_a_copy
             )  # fmt: skip
-            self._outbox.put(frames.answer(request, "saved", fields))
-        else:
-            fields, restored = states.load(self._namespace, frame["path"], frame["digest"])
-            if restored is not None:
-                self._tracebacks.gone = restored.gone()
-            self._interrupts.install()
-            self._outbox.put(frames.answer(request, "loaded", fields))
+            return frames.answer(request, "saved", fields)
+        fields, restored = states.load(self._namespace, frame["path"], frame["digest"])
+        if restored is not None:
+            self._tracebacks.gone = restored.gone()
+        self._interrupts.install()
+        return frames.answer(request, "loaded", fields)
 
     def _is_alone(self) -> bool:
         """Whether the reader, the outbox and the deadline have the only threads besides this one, and nothing is left to do."""
@@ -490,6 +498,16 @@ def _forget_boot_code() -> None:
     if linecache is not None:
         linecache.cache.pop("<string>", None)
         getattr(linecache, "_interactive_cache", {}).clear()
+
+
+def _failed(kind: str, error: BaseException) -> tuple[str, dict[str, object]]:
+    """The kind and the fields of the answer to a wish of the host that an error has cut off."""
+    why = printable(error.strerror or "") if type(error) is OSError else ""
+    reason = f"an error came in between: {qualified_name(type(error))}{why and f': {why}'}"
+    if kind == "save" or kind == "load":
+        fields = {"reason": reason, "count": 0, "lost": [], "bytes": 0, "digest": ""}
+        return "saved" if kind == "save" else "loaded", fields
+    return "copied", {"pid": 0, "reason": reason, "losses": []}
 
 
 def _can_be_written(stream: object) -> bool:

@@ -92,6 +92,19 @@ SECTIONS: dict[str, list[Row]] = {
         Row("SimpleNamespace", "import types\nV = types.SimpleNamespace(a=1)", "V.a == 1"),
         Row("an instance of a dict subclass, with attributes", "class V_Dict(dict): pass\nV = V_Dict(a=1); V.note = 'n'",
             "type(V) is V_Dict and V == {'a': 1} and V.note == 'n'"),
+        Row("subclasses of dict, list and set with methods of their own",
+            "import collections\nclass V_D(dict):\n    def __init__(self, unit): self.unit = unit\n    def __setitem__(self, k, v): super().__setitem__(k, (v, self.unit))\n"
+            "    def items(self): return [('a', 0)]\nclass V_L(list):\n    def append(self, x): raise ValueError\n    extend = append\n    def __iter__(self): return iter('xy')\n"
+            "class V_S(set):\n    def __init__(self, x): super().__init__([-x, x])\n    def add(self, x): super().add(2 * x)\nclass V_F(frozenset):\n    def __new__(cls, n): return super().__new__(cls, range(n))\n"
+            "class V_O(collections.OrderedDict):\n    def __setitem__(self, k, v): super().__setitem__(k, v + 1)\n"
+            "class V_C(collections.Counter):\n    def __init__(self, a, b): super().__init__(a + b)\n    def update(self, *a): super().update(*a); self['n'] += 1\n"
+            "class V_M(collections.defaultdict):\n    def __init__(self): super().__init__(self.new)\n    def new(self): return [self]\n    def __setitem__(self, k, v): super().__setitem__(k.upper(), v)\n"
+            "class V_Q(collections.deque):\n    def append(self, x): super().append(-x)\n"
+            "V = [V_D('m'), V_L([1, 2]), V_S(3), V_F(3), V_O(a=1, b=2), V_C('a', 'b'), V_M(), V_Q([1, 2], 2)]\n"
+            "V[0]['k'] = 1; V[1].note = V; V[4].move_to_end('a'); V[6]['a'] = V_same = V[6]['b']",
+            "dict.items(V[0]) == {'k': (1, 'm')}.items() and V[0].unit == 'm' and list.__eq__(V[1], [1, 2]) and V[1].note is V and V[2] == {3, -3} and "
+            "V[3] == {0, 1, 2} and [*V[4].items()] == [('b', 3), ('a', 2)] and V[5] == {'a': 1, 'b': 1, 'n': 1} and V[6]['A'] is V_same and "
+            "V[6]['A'][0] is V[6] and V[7].maxlen == 2 and [*V[7]] == [1, 2] and [type(v) for v in V] == [V_D, V_L, V_S, V_F, V_O, V_C, V_M, V_Q]"),
         gone("the keys of a dict, without cloudpickle or dill", "V = {'a': 1}.keys()", _none("dict_keys"), "list(V) == ['a']",
              needs="no cloudpickle"),
         gone("a list nested 100,000 deep", "V = []\nfor V_i in range(100_000): V = [V]", "it is nested too deeply, or its code calls itself",
@@ -126,7 +139,16 @@ SECTIONS: dict[str, list[Row]] = {
         Row("lock that is not held", "import threading\nV = threading.Lock()", "V.acquire(False) and not V.acquire(False)", damage="V.acquire()"),
         Row("RLock, Event, Condition", "import threading\nV = (threading.RLock(), threading.Event(), threading.Condition())\nV[1].set()",
             "V[0].acquire(False) and V[1].is_set()"),
-        Row("logger", "import logging\nV = logging.getLogger('saved')", "V is logging.getLogger('saved')"),
+        Row("logger", "import io, logging, sys\nclass V_H(logging.Handler):\n    def emit(self, r): V_got.append(self.format(r))\nV_got = []\n"
+            "V = logging.getLogger('saved'); V_h = logging.StreamHandler(sys.stdout); V_h.setFormatter(logging.Formatter('%(levelno)s %(message)s'))\n"
+            "V_o = V_H(logging.INFO); V.handlers = [V_h, V_o]; V.setLevel(5); V.propagate = False; V.disabled = True",
+            "V is logging.getLogger('saved') and V.handlers == [V_h, V_o] and V_h.stream is sys.stdout and V_h.formatter._fmt == '%(levelno)s %(message)s' and "
+            "(V.level, V.propagate, V.disabled) == (5, False, True) and (setattr(V, 'disabled', False) or V_o.handle(V.makeRecord('', 30, '', 1, 'm', (), None)))"
+            " and V_got == ['m'] and not V.isEnabledFor(4)"),
+        Row("logger with handlers that write elsewhere", "import io, logging, sys\nV = logging.getLogger('V'); V.addHandler(logging.FileHandler('V')); "
+            "V.addHandler(logging.StreamHandler(io.StringIO())); V.addHandler(logging.StreamHandler()); V.setLevel(30)",
+            "V.level == 30 and [h.stream for h in V.handlers] == [sys.stderr]", "without these handlers; those that write to standard output or error, "
+            "or are of a class of cells, come back; a library adds those of its own loggers again", live="V.level == 30 and len(V.handlers) == 3"),
         Row("os.environ", "import os\nV = os.environ", "V is os.environ"),
         Row("list iterator, at its position", "V = iter([1, 2, 3]); next(V)", "list(V) == [2, 3]"),
         Row("nested iterators, half consumed", "V = enumerate(map(str, [1, 2, 3])); next(V)", "list(V) == [(1, '2'), (2, '3')]"),
@@ -194,6 +216,23 @@ SECTIONS: dict[str, list[Row]] = {
             "class V_S(str, enum.Enum): A = 'a'\nV_o = (V.A | V.B, V_I.ONE, V_S.A)", "V_o == (V.A | V.B, 1, 'a') and V_o[1] is V_I.ONE"),
         Row("enum whose members have attributes", "import enum\nclass V(enum.Enum):\n    EARTH = (5.9, 6.3)\n    def __init__(self, mass, radius): self.mass = mass",
             "V.EARTH.mass == 5.9 and V((5.9, 6.3)) is V.EARTH"),
+        Row("enum with __new__ or a data type", "import datetime as dt, dataclasses, enum\nclass V_N(enum.Enum):\n"
+            "    def __new__(cls, n, text): o = object.__new__(cls); o._value_ = 2 * n; o.text = text; return o\n    ONE = 1, 'one'; TWO = 2, 'two'; UNO = 1, 'uno'\n"
+            "class V_S(str, enum.Enum):\n    def __new__(cls, s, n): o = str.__new__(cls, s.upper()); o._value_ = s; o.n = n; o.on = []; return o\n    A = 'a', 1\n"
+            "class V_I(int, enum.Enum):\n    def __init__(self, *a): self.made = [a]\n    TEN = '10', 16; F = 15\n"
+            "class V_D(dt.date, enum.Enum): DAY = 2024, 1, 2\nclass V_T(tuple, enum.Enum): PAIR = 1, 2\n"
+            "@dataclasses.dataclass\nclass V_Data:\n    x: int\n    y: list\nclass V_E(V_Data, enum.Enum): ONE = 1, [2]\n"
+            "class V_B(enum.Enum):\n    def __new__(cls, n): o = object.__new__(cls); o._value_ = -n; return o\n    def _generate_next_value_(name, *a): return 7\n"
+            "class V_X(V_B): A = 5; B = enum.auto()\nclass V_K(enum.Flag, boundary=enum.KEEP): MANY = 6; ONE = 1\n"
+            "class V_L(enum.Enum): A = []; B = float('nan'); C = {}; D = C\nV_N._value2member_map_['one'] = V_N.ONE\n"
+            "V = [V_N.ONE, V_S.A, V_I.TEN, V_D.DAY, V_T.PAIR, V_E.ONE, V_X.A, V_K.MANY, V_L.A, V_L.B]; V_S.A.on.append(V)",
+            "V == [V_N.ONE, V_S.A, V_I.TEN, V_D.DAY, V_T.PAIR, V_E.ONE, V_X.A, V_K.MANY, V_L.A, V_L.B] and all(v is type(v)[v.name] for v in V) and "
+            "[(m.name, m.value, m.text) for m in V_N] == [('ONE', 2, 'one'), ('TWO', 4, 'two')] and V_N.UNO is V_N.ONE is V_N(2) is V_N('one') and "
+            "(V_S.A + '', V_S.A.value, V_S.A.n, V_S.A.on[0] is V, V_S('a') is V_S.A) == ('A', 'a', 1, True, True) and "
+            "[(m + 0, m.value, m.made) for m in V_I] == [(16, 16, [('10', 16)]), (15, 15, [(15,)])] and V_D.DAY.year == 2024 and V_T.PAIR[1] == 2 and "
+            "(V_E.ONE.x, V_E.ONE.y) == (1, [2]) and (V_X.A.value, V_X.B.value, V_X(-7)) == (-5, -7, V_X.B) and V_K(9).value == 9 and "
+            "V_L.D is V_L.C and V_L([]) is V_L.A and '__init__' not in vars(V_N) and V_N.__reduce_ex__ is enum.Enum.__reduce_ex__ and "
+            "V_X.__new_member__ is V_B.__new_member__ and V_B('V_Y', {'A': 3}).A.value == -3"),
         Row("namedtuple", "import collections\nV = collections.namedtuple('V', 'a b', defaults=[2]); V_o = V(1)",
             "V_o == (1, 2) and V_o.b == 2 and V_o._replace(a=3)._asdict() == {'a': 3, 'b': 2} and type(V_o) is V"),
         Row("NamedTuple and TypedDict", "import typing\nclass V(typing.NamedTuple):\n    a: int = 1\nclass V_D(typing.TypedDict):\n    a: int\nV_o = V()",
@@ -297,6 +336,11 @@ SECTIONS: dict[str, list[Row]] = {
             damage="del os.environ['V']"),
         Row("working directory", "import os\nos.mkdir('V'); os.chdir('V'); V = os.getcwd()", "os.getcwd() == V", damage="os.chdir('..')"),
         Row("sys.path", "import sys\nV = '/V'; sys.path.append(V)", "V in sys.path", damage="sys.path.remove(V)"),
+        Row("levels and handlers of loggers without a variable", "import logging, sys\nlogging.basicConfig(level=12, stream=sys.stdout, format='V %(message)s'); "
+            "logging.getLogger('V.b').setLevel(40); logging.getLogger('unittest').setLevel(20); V = 'V %(message)s'",
+            "logging.root.level == 12 and [h.stream for h in logging.root.handlers] == [sys.stdout] and logging.root.handlers[0].formatter._fmt == V and "
+            "logging.getLogger('V.b').level == 40 and logging.getLogger('unittest').level == 20",
+            damage="logging.getLogger('V.b').setLevel(0); logging.root.handlers.clear(); logging.root.setLevel(30)"),
         Row("signal handler", "import signal\ndef V(*a): pass\nsignal.signal(signal.SIGUSR2, V)", "signal.getsignal(signal.SIGUSR2) is not V",
             "the function comes back, but is not installed as a handler", live="signal.getsignal(signal.SIGUSR2) is V",
             damage="signal.signal(signal.SIGUSR2, signal.SIG_DFL)"),
@@ -326,6 +370,18 @@ SECTIONS: dict[str, list[Row]] = {
             "str(V[0][0]) == '2024-01-02' and V[1][1] == 'bc' and V[2].shape == (0, 3) and V[3] == 5", needs="numpy"),
         Row("numpy scalar, dtype", "V = [np.float32(1.5), np.dtype('i4')]", "type(V[0]) is np.float32 and V[1] == np.int32", needs="numpy"),
         Row("masked array, matrix", "V = [np.ma.array([1, 2], mask=[0, 1]), np.matrix([[1]])]", "V[0].sum() == 1 and type(V[1]) is np.matrix", needs="numpy"),
+        Row("instances of array subclasses that share memory", "class V_A(np.ndarray):\n    def __array_finalize__(self, o): self.unit = getattr(o, 'unit', '')\n"
+            "V = np.zeros(6); V_a = V.view(V_A); V_a.unit = 'm'; V_s = V_a[1:]; V_s.on = V\n"
+            "V_o = V_A((2, 3)); V_o.fill(0); V_o.unit = 'kg'; V_t = V_o.T; V_p = np.ndarray.view(V_o, np.ndarray)[1]\n"
+            "V_m = np.ma.array(np.zeros(3), mask=[0, 1, 0], copy=False, fill_value=7); V_d = V_m.data; V_k = V_m.mask\n"
+            "V_r = np.rec.array([(1, 2.0)], dtype=[('a', 'i4'), ('b', 'f8')]); V_b = V_r.b; V_x = np.matrix([[1, 2]]); V_y = V_x[:, 1]\n"
+            "V_l = np.array([[], None], dtype=object).view(V_A); V_ll = V_l[:1]; V_c = V_m[1:]; V_a.flags.writeable = False",
+            "(V.fill(3) or (V_a[0], V_s[0], V_s.on is V, V_a.unit, V_s.unit, type(V_s) is V_A, V_a.flags.writeable, V_s.flags.writeable)) == (3, 3, True, 'm', 'm', True, False, True) and "
+            "(V_o.fill(4) or (V_t[0, 0], V_p[0], V_t.unit, type(V_t) is V_A, type(V_p) is np.ndarray, V_t.shape)) == (4, 4, 'kg', True, True, (3, 2)) and "
+            "(V_d.fill(5) or (V_m[0], V_c[1], V_m[1] is np.ma.masked, V_m.fill_value, type(V_m.mask))) == (5, 5, True, 7, np.ndarray) and "
+            "V_m._mask is not None and (V_m.__setitem__(1, 9) or V_m[1]) == 9 and "
+            "(V_r.b.fill(6) or (V_b[0], V_r.a[0], type(V_r) is np.recarray, type(V_r[0]) is np.record)) == (6, 1, True, True) and "
+            "(V_x.fill(8) or (V_y[0, 0], type(V_y) is np.matrix)) == (8, True) and V_ll[0] is V_l[0] and (V_l.fill(2) or V_ll[0]) == 2", needs="numpy"),
         Row("random generator", "V = np.random.default_rng(3); V.random(); V_n = np.random.default_rng(3).random(2)[1]", "V.random() == V_n", needs="numpy"),
         Row("memory-mapped array", "import os\nV = np.memmap(os.path.realpath('V'), 'i4', 'w+', shape=3); V[1] = 7; V.flush()",
             "V[1] == 7 and type(V) is np.memmap", "mapped again, from the current file", "numpy", "V[1] == 0", _SHARED),

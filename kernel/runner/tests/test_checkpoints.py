@@ -136,6 +136,11 @@ def sockets(pid: int) -> int:
     return sum(os.readlink(f"/proc/{pid}/fd/{fd}").startswith("socket:") for fd in os.listdir(f"/proc/{pid}/fd"))
 
 
+def children() -> set[int]:
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return {int(pid) for pid in file.read().split()}
+
+
 def ask(host: Runner, **frame: object) -> dict:
     host.send(request_id="r", **frame)
     while (answer := host.next_frame())["type"] not in ("saved", "loaded", "later"):
@@ -345,6 +350,43 @@ class Copies(unittest.TestCase):
             self.assertLessEqual({"t", "db", "thread nameless"}, set(named(made)))
             host.wake(made["pid"])
             self.assertEqual(host.run("t.is_alive(), threading.active_count()").text, "(False, 1)")
+
+    def test_the_host_has_an_answer_if_it_cannot_be_done(self) -> None:
+        with self.Host() as host:
+            host.run(
+                "import os, resource\n_, most = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+                "resource.setrlimit(resource.RLIMIT_NOFILE, (100, most))\nheld = []\ntry:\n"
+                "    while True: held.append(os.open('/dev/null', 0))\nexcept OSError: pass"
+            )
+            for kind in ("copy", "aside"):
+                frame = Host.copy(host, kind)
+                self.assertEqual(frame["pid"], 0)
+                self.assertIn("rror", frame["reason"])
+            for kind, about in (("save", {"seconds": 20, "max_bytes": 1 << 20}), ("load", {"digest": ""})):
+                self.assertIn("rror", ask(host, type=kind, path="saved", **about)["reason"])
+            host.run("for fd in held: os.close(fd)")
+            self.assertGreater(host.copy()["pid"], 0)
+
+    def test_the_host_has_an_answer_if_code_of_the_user_cuts_it_off(self) -> None:
+        """A signal handler, while something is saved or copied. A copy that nobody would know of ends."""
+        with self.Host() as host:
+            host.run(
+                "import os, signal, time\nclass Rung(Exception): pass\ndef ring(*a): raise Rung\nsignal.signal(signal.SIGALRM, ring)\n"
+                "class Slow:\n    def __reduce__(self, pid=os.getpid()): os.kill(pid, signal.SIGALRM); time.sleep(30)\nslow = Slow()"
+            )
+            reason = ask(host, type="save", path="saved", seconds=20, max_bytes=1 << 20)["reason"]
+            self.assertEqual(reason, "an error came in between: Rung")
+            host.run(
+                "from talaria_runner.checkpoints import copies; hear = copies._hear\n"
+                "def cut_off(ready): copies._hear = hear; raise error\n"
+            )
+            for error, why in (("Rung", "an error came in between: Rung"), ("TimeoutError", "the process could not be copied: TimeoutError")):
+                host.run(f"copies._hear, error = cut_off, {error}")
+                before = children()
+                frame = Host.copy(host)
+                self.assertEqual((frame["pid"], frame["reason"]), (0, why))
+                self.assertEqual([os.WTERMSIG(os.waitpid(pid, 0)[1]) for pid in children() - before], [signal.SIGKILL])
+            self.assertGreater(host.copy()["pid"], 0)
 
     def test_a_cell_comes_before_a_copy(self) -> None:
         with self.Host() as host:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.util
 import json
@@ -135,7 +136,7 @@ class Variables(Saves):
             names.update(exit=print, get_ipython=len)
             tell(saved(skip=["z"]).saved)
             """)
-        self.assertEqual(sorted(saved), ["In", "Out", "__y", "_x"])
+        self.assertEqual(sorted(saved), ["In", "Out", "_", "_3", "__y", "_i3", "_oh", "_x"])
 
     def test_keep_their_order(self) -> None:
         checks, lost = self.round_trip("b = 'x' * 1000; import os; a = 1\ndef f(): pass", "[*map(str, filter(lambda n: n[0] != '_', globals()))]")
@@ -297,6 +298,27 @@ class Settings(Saves):
         )  # fmt: skip
         self.assertEqual((checks, lost), (["'inner'", "('1', 'other', False)", "True", "5", "True"], []))
 
+    def test_of_loggers_come_back_but_for_handlers_that_are_named(self) -> None:
+        checks, lost = self.round_trip(
+            """
+            import logging, sys
+            logging.basicConfig(filename="log", level=11)
+            log, handler = logging.getLogger("mine"), logging.StreamHandler(sys.stdout)
+            log.addHandler(handler)
+            log.addHandler(logging.FileHandler("mine"))
+            class Bad:
+                def __init__(self, log): self.log = log
+                def __setstate__(self, state): raise ValueError("no")
+            bad = Bad(log)
+            logging.getLogger("json").addHandler(logging.NullHandler())
+            """,
+            "log.handlers == [handler]", "logging.root.level, logging.root.handlers", "logging.getLogger('json').handlers",
+        )  # fmt: skip
+        self.assertEqual(checks, ["True", "(11, [])", "[]"])
+        why = "without its handlers of type logging.FileHandler, which cannot be saved"
+        bad = ["bad", "Bad", "it was saved, but could not be loaded: ValueError: no"]
+        self.assertEqual(sorted(lost), [bad, ["logging.getLogger('mine')", "setting", why], ["logging.getLogger()", "setting", why]])
+
     @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "this interpreter has no matplotlib")
     def test_of_libraries_come_back(self) -> None:
         checks, lost = self.round_trip(
@@ -425,6 +447,25 @@ class Sessions(RunnerCase):
             loading = f"from talaria_runner.saves.loading import load; load({path!r}, globals()).restored"
             self.assertEqual(other.run(loading).text, names)
             self.assertEqual(other.run("f() is x and y is x and out is sys.stdout").text, "True")
+
+
+    def test_keep_variables_whose_names_the_engine_uses_too(self) -> None:
+        """What the engine itself keeps under such names is left out."""
+        with Runner() as host, Runner() as other:
+            path = os.path.join(host.directory.name, "variables")
+            for code in ("1 + 1", "'a'", "!exit 3", "get_ipython().run_cell('5 + 5')", "%pwd", "_, Out[2]"):
+                host.run(code)
+            saving = (
+                "import time; from talaria_runner.saves.saving import save\n"
+                f"r = save(globals(), {path!r}, deadline=time.monotonic() + 30, max_bytes=1 << 20)\n"
+            )
+            self.assertEqual(host.run(f"{saving}r.saved, r.not_saved").text, "(['_exit_code', 'time', 'save'], [])")
+            host.run("del time, save, r; _exit_code = In = [4]; _ = [1]; __ = _1 = (_, 2); _i = _i1 = _oh = 3\nfor ___ in 'ab': pass")
+            names = "['_exit_code', '_oh', 'In', '_', '__', '_1', '_i', '_i1', '___', 'time', 'save']"
+            self.assertEqual(set(ast.literal_eval(host.run(f"{saving}r.saved").text)), set(ast.literal_eval(names)))
+            loading = f"from talaria_runner.saves.loading import load; load({path!r}, globals()).not_restored"
+            self.assertEqual(other.run(loading).text, "[]")
+            self.assertEqual(other.run("In, _, __[0] is _, _1 is __, _i, ___").text, "([4], [1], True, True, 3, 'b')")
 
 
 class Gone(unittest.TestCase):

@@ -78,8 +78,16 @@ def take(
         close(tell)
         tell = -1
         made = _hear(ready)
-    except OSError as e:
-        return Made(0, f"the process could not be copied: {e.strerror}", lost)
+    except BaseException as e:  # of the system, or of a signal handler of the user: nobody would know of the copy
+        if tell >= 0:
+            _close(tell)
+            tell = -1
+        made = _hear(ready)
+        if made:
+            kill(made, _KILL)
+        if not isinstance(e, OSError):
+            raise
+        return Made(0, f"the process could not be copied: {e.strerror or type(e).__name__}", lost)
     finally:
         # The copy closes its own ends.
         for fd in (ready, tell):

@@ -13,6 +13,7 @@ import sys
 from gc import collect
 
 from talaria_runner.introspection.sizes import estimate, readable
+from talaria_runner.introspection.variables import records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class History:
         self._namespace = namespace
         self._results = Results()
         self._sources: list[str] = [""]
-        builtins.update({"In": self._sources, "Out": self._results, "_": "", "__": "", "___": ""})
+        records.update({"In": self._sources, "Out": self._results})
+        builtins.update({**records, "_": "", "__": "", "___": ""})
         self._last: object = ""
         self._large: set[int] = set()  # counts of results that are dropped with the next cell
         self._old: set[int] = set()  # those that are dropped at the end of this one

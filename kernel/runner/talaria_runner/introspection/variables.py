@@ -14,6 +14,7 @@ from talaria_runner.introspection.signatures import signature
 from talaria_runner.wire.outbox import printable
 
 MOST = 1000  # variables
+records: dict[str, object] = {}  # what the engine keeps in builtins or in the namespace: In, Out, and those of IPython
 _NAME = 200  # characters
 _TYPE = 120
 _RECORDS = {"In": list, "Out": dict}
@@ -83,9 +84,11 @@ def _is_module(value: object) -> bool:
 
 def is_of_engine(name: str, value: object, namespace: dict[str, object]) -> bool:
     """Whether it is something that the kernel put there; not something of the user's with one of these names."""
+    return lookup.derives(type(value), _RECORDS[name]) if name in _RECORDS else is_function_of_engine(name, value, namespace)
+
+
+def is_function_of_engine(name: str, value: object, namespace: dict[str, object]) -> bool:
     cls = type(value)
-    if name in _RECORDS:
-        return lookup.derives(cls, _RECORDS[name])
     if name not in _FUNCTIONS:
         return False
     if cls is lookup.Function:

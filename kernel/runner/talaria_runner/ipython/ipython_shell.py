@@ -21,6 +21,7 @@ from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, Intera
 from IPython.utils.text import LSString, SList
 from traitlets.config.loader import Config
 
+from talaria_runner.introspection.variables import records
 from talaria_runner.ipython import magics
 from talaria_runner.ipython.events import run_into
 from talaria_runner.ipython.expansion import expand
@@ -202,6 +203,7 @@ class ZMQInteractiveShell(InteractiveShell):
         """In, Out, get_ipython and exit are builtins here."""
         history = self.history_manager
         names = {"_ih": history.input_hist_parsed, "_oh": history.output_hist, "_dh": history.dir_hist}
+        records.update(names)
         self.user_ns_hidden.update(names)
         self.user_ns_hidden.update((name, value) for name, value in self.user_ns.items() if name.startswith("__"))
         self.user_ns.update(names)

@@ -28,17 +28,23 @@ def is_array(cls: type) -> bool:
     return numpy is not None and issubclass(cls, numpy.ndarray)
 
 
-def reduce(value: object, cls: type) -> object:
-    """As __reduce__; None for what is no array, or one that numpy itself saves just as well."""
+def reduce(value: object, cls: type, memories: dict[int, tuple[object, object]]) -> object:
+    """As __reduce__; None for what is no array, or one that numpy itself saves just as well. memories are the arrays of subclasses that
+    own memory, by id, each with the plain array of the same memory that it is saved as a view of."""
     numpy = modules.get("numpy")
     kinds = (getattr(numpy, "ndarray", None), getattr(numpy, "memmap", None))
-    if numpy is None or cls not in kinds:
+    if numpy is None or cls not in kinds and not _is_subclass(cls, numpy):
         return None
     if cls is kinds[1] and not isinstance(value.base, kinds[0]) and value.filename is not None:
         return rebuild.mapped_array, _mapping(value)
     owner = value
     while isinstance(owner.base, kinds[0]):
         owner = owner.base
+    if _is_subclass(type(owner), numpy):
+        owner = memories.setdefault(id(owner), (owner, kinds[0].view(owner, kinds[0])))[1]
+    if cls not in kinds:
+        plain = memories[id(value)][1] if id(value) in memories else kinds[0].view(value, kinds[0])
+        return rebuild.array_of_class, (cls, plain), vars(value), None, None, rebuild.set_attributes
     if owner is not value:
         view = _view(value, owner, kinds)
         if view is not None:
@@ -50,6 +56,16 @@ def reduce(value: object, cls: type) -> object:
         return None
     region = Region(rebuild.octets(value))
     return rebuild.array, (value.dtype, value.shape, order, value.flags.writeable, region)
+
+
+def _is_subclass(cls: type, numpy: object) -> bool:
+    """Whether an array of cls consists of its memory and attributes, and of nothing that it pickles in its own way."""
+    if not issubclass(cls, numpy.ndarray) or cls is numpy.ndarray or cls is numpy.memmap:
+        return False
+    return any(
+        all(getattr(cls, name) is getattr(known, name) for name in ("__reduce__", "__reduce_ex__", "__setstate__"))
+        for known in (numpy.ndarray, numpy.ma.MaskedArray)
+    ) and cls.__dictoffset__ != 0
 
 
 def _mapping(value: object) -> tuple[object, ...]:

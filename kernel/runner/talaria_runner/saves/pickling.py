@@ -20,7 +20,7 @@ from _frozen_importlib_external import MAGIC_NUMBER
 from talaria_runner.introspection.classes import derives, module_of, names_of_class
 from talaria_runner.introspection.lookup import Function, GetSet, Member, Method, Module
 from talaria_runner.own.stdlib import is_standard_path, load
-from talaria_runner.saves import arrays, helpers, rebuild
+from talaria_runner.saves import arrays, containers, enums, helpers, loggers, rebuild
 from talaria_runner.saves.reasons import Refused, refused
 
 TYPE_CHECKING = False
@@ -56,6 +56,8 @@ class Context:
         self.namespace = namespace
         self.streams = {id(value): name for name, value in streams.items()}
         self._stream_classes = {id(type(value)) for value in streams.values()}
+        self.losses: dict[str, str] = {}  # what is not saved of values that are, by its name, with the reason
+        self.memories: dict[int, tuple[object, object]] = {}  # see arrays.reduce
         self.plain: set[type] = set(ATOMS)  # classes of which no object is ever referred to
         self.usual: set[type] = set()  # classes whose objects pickle saves by itself
         self._named: dict[int, tuple[bool, object]] = {}
@@ -70,6 +72,8 @@ class Context:
 
     def held(self, value: object, cls: type) -> tuple[str, str] | None:
         """Where the standard library itself holds this object: it must stay the same, like dataclasses.MISSING."""
+        if loggers.is_logger(cls):
+            return None  # not as the root logger, which is in logging, but with what cells have made of it
         name = module_of(cls)
         found = self._held_by(name).get(id(value))
         return (name, found) if found is not None else None
@@ -148,17 +152,24 @@ class Pickling(_pickle.Pickler):
             return rebuild.new_module, (value.__name__,), vars(value), None, None, rebuild.set_attributes
         if module_of(cls) == "typing" and cls.__name__ in _VARIABLES and value.__module__ == "__main__":
             return _type_variable(value)
-        reduced = arrays.reduce(value, cls)
+        reduced = arrays.reduce(value, cls, self.context.memories)
         if reduced is not None:
             return reduced
+        if loggers.is_logger(cls):
+            reduced = loggers.reduce(value, cls, self.context.streams, self.context.losses)
+            if reduced is not None:
+                return reduced
         _refuse(cls)
+        reduced = enums.member(value, cls)
+        if reduced is not None:
+            return reduced
         if cls is Cell:
             raise Refused("the variable of a closure cannot be saved without a function that uses it")
         base = _base_with_value(cls)
         if base is not None:
             state = object.__reduce_ex__(value, PROTOCOL)[2]
             return rebuild.with_value, (cls, base, *base.__getnewargs__(value)), state
-        reduced = helpers.reduce(value, cls)
+        reduced = containers.reduce(value, cls) or helpers.reduce(value, cls)
         if reduced is not None:
             return reduced
         if not arrays.is_array(cls) and module_of(cls) != "typing":
@@ -197,7 +208,7 @@ class Pickling(_pickle.Pickler):
         if self.context.is_named(value):
             return NotImplemented
         names = names_of_class(value)
-        own, members = {}, {}
+        own = {}
         for name, attribute in names.items():
             kind = type(attribute)
             if name in _MADE_AGAIN or kind in (GetSet, Member) and attribute.__objclass__ is value:
@@ -212,11 +223,8 @@ class Pickling(_pickle.Pickler):
         registered = _registered(value) if "_abc_impl" in names else ()
         made = (type(value), value.__name__, value.__bases__, first)
         if rebuild.is_enum(value):
-            members = {name: vars(member) for name, member in value._member_map_.items()}
-            values = {name: member._value_ for name, member in value._member_map_.items()}
-            own = {name: attribute for name, attribute in own.items() if name not in members}
-            return rebuild.make_enum, (*made, values), (own, members, registered), None, None, rebuild.fill_class
-        return rebuild.make_class, made, (own, members, registered), None, None, rebuild.fill_class
+            return enums.reduce(value, first, own, registered)
+        return rebuild.make_class, made, (own, {}, registered), None, None, rebuild.fill_class
 
 
 def _names_of_scope(names: dict[str, object]) -> dict[str, object]:

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 _Function = type(lambda: None)
 _Cell = type((lambda x: lambda: x)(1).__closure__[0])
 _INHERIT = "__init_subclass__"
-# What the metaclass of an Enum makes anew.
-_OF_ENUM = frozenset((
-    "_member_names_", "_member_map_", "_value2member_map_", "_generate_next_value_", "_unhashable_values_",
-    "_hashable_values_", "_unhashable_values_map_", "_new_member_", "__new_member__", "_use_args_",
+# What the metaclass of an Enum makes anew from the members,
+OF_MEMBERS = frozenset((
+    "_member_names_", "_member_map_", "_value2member_map_", "_unhashable_values_", "_hashable_values_", "_unhashable_values_map_",
 ))  # fmt: skip
+_OF_ENUM = OF_MEMBERS | {"_generate_next_value_", "_new_member_", "__new_member__", "_use_args_"}  # and from the class.
+_OF_MAKING = ("__init__", "__new_member__", "__reduce_ex__")  # that an Enum has because of how enum_class makes it
 
 
 def code(version: str, magic: bytes, text: bytes) -> CodeType:
@@ -66,6 +67,7 @@ def make_class(meta: type, name: str, bases: tuple[type, ...], own: dict[str, ob
 def make_enum(
     meta: type, name: str, bases: tuple[type, ...], own: dict[str, object], members: dict[str, object]
 ) -> type:
+    """Only files of earlier versions name it."""
     names = meta.__prepare__(name, bases)
     for key, value in (*own.items(), *members.items()):
         names[key] = value
@@ -87,6 +89,47 @@ def fill_class(made: type, state: tuple[dict[str, object], dict[str, dict[str, o
             pass  # its value has no hash
     for cls in registered:
         made.register(cls)
+
+
+def enum_class(
+    meta: type, name: str, bases: tuple[type, ...], own: dict[str, object],
+    members: dict[str, tuple[type, tuple[object, ...], object]], boundary: object,
+) -> type:
+    """Each member is given by the class that holds its data, what that one's __new__ takes, and the value. fill_enum adds the rest."""
+    def new(cls: type, name: str | tuple[str]) -> object:
+        base, args, value = members[name if type(name) is str else name[0]]
+        made = base.__new__(cls, *args)
+        made._value_ = value
+        return made
+
+    names = meta.__prepare__(name, bases)
+    for key, value in (*own.items(), ("__new__", new), ("__init__", lambda self, name: None), *zip(members, members)):
+        names[key] = value
+    with _Quiet(bases):
+        if boundary is None:
+            return _maker(meta)(meta, name, bases, names)
+        return _maker(meta)(meta, name, bases, names, boundary=boundary)
+
+
+def fill_enum(
+    made: type, state: tuple[dict[str, object], dict[str, dict[str, object]], list[tuple[object, str]], tuple[type, ...]]
+) -> None:
+    own, members, values, registered = state
+    for name in _OF_MAKING:
+        if name in names_of_class(made) and name not in own:
+            type.__delattr__(made, name)
+    for name, value in own.items():
+        type.__setattr__(made, name, value)
+    for name, attributes in members.items():
+        made._member_map_[name].__dict__.update(attributes)
+    for value, name in values:
+        made._value2member_map_.setdefault(value, made._member_map_[name])
+    for cls in registered:
+        made.register(cls)
+
+
+def enum_member(cls: type, name: str) -> object:
+    return cls._member_map_[name]
 
 
 class _Quiet:
@@ -145,6 +188,43 @@ def with_value(cls: type, base: type, value: object) -> object:
     return base.__new__(cls, value)
 
 
+def container(cls: type, base: type, *content: object) -> object:
+    return base.__new__(cls, *content)
+
+
+def fill_container(made: object, state: tuple[type, tuple[object, ...], object, object]) -> None:
+    """Adds the content, which is a list of keys and one of values for a dict, and then the attributes, as pickle does."""
+    base, options, content, attributes = state
+    if options:
+        base.__init__(made, *options)
+    if derives(base, dict):
+        for key, value in zip(*content):
+            base.__setitem__(made, key, value)
+    elif content:
+        (base.update if base is set else base.extend)(made, content)
+    if hasattr(type(made), "__setstate__"):
+        if attributes is not None:
+            made.__setstate__(attributes)
+        return
+    names, slots = attributes if type(attributes) is tuple else (attributes, None)
+    if names:
+        made.__dict__.update(names)
+    for name, value in (slots or {}).items():
+        setattr(made, name, value)
+
+
+def logger(name: str) -> object:
+    return module("logging").getLogger(name)
+
+
+def configure_logger(made: object, state: tuple[type, dict[str, object]]) -> None:
+    cls, attributes = state
+    if type(made) is not cls:
+        made.__class__ = cls
+    made.__dict__.update(attributes)
+    made.manager._clear_cache()
+
+
 def lock() -> object:
     return allocate_lock()
 
@@ -190,6 +270,10 @@ def array_view(
     if not writable:
         made.flags.writeable = False
     return made
+
+
+def array_of_class(cls: type, plain: object) -> object:
+    return plain.view(cls)
 
 
 def octets(array: object) -> object:

@@ -12,8 +12,7 @@ from time import monotonic
 from talaria_runner.introspection.classes import derives
 from talaria_runner.introspection.lookup import Function, Module
 from talaria_runner.introspection.preview import class_name
-from talaria_runner.introspection.variables import is_of_engine
-from talaria_runner.own.stdlib import load
+from talaria_runner.introspection.variables import is_function_of_engine, records
 from talaria_runner.saves import reasons, settings, worker
 from talaria_runner.saves.archive import TooLarge, Writer, is_full, no_room
 from talaria_runner.saves.loading import Parts, Unpickling
@@ -33,7 +32,6 @@ _OF_MODULE = frozenset((
     "__name__", "__doc__", "__package__", "__loader__", "__spec__", "__file__", "__cached__", "__builtins__",
     "__builtin__", "__annotations__", "__annotate__", "__conditional_annotations__", "__warningregistry__",
 ))  # fmt: skip
-_OF_IPYTHON = load("re").compile(r"_{1,3}|_\d+|_i{1,3}|_i\d+|_ih|_oh|_dh|_exit_code")
 
 
 def save(
@@ -84,8 +82,9 @@ def save(
 
 
 def is_users(name: str, value: object, namespace: dict[str, object]) -> bool:
-    """Whether a variable is the user's, and not one that the module or the engine has."""
-    return not (name in _OF_MODULE or _OF_IPYTHON.fullmatch(name) or is_of_engine(name, value, namespace))
+    """Whether a variable is the user's, and not one that the module or the engine has. _ and _1 are the user's: the engine has its
+    own in builtins."""
+    return not (name in _OF_MODULE or records.get(name, records) is value or is_function_of_engine(name, value, namespace))
 
 
 class _Late(Exception):
@@ -160,7 +159,7 @@ class _Saving:
         while True:
             saved = {name for group in self._groups if not group.is_setting for name, _ in group.names}
             order = [name for name in self._variables if name in saved]
-            lost = [(name, self._kind(name), reason) for name, reason in self._gone.items()]
+            lost = [(name, self._kind(name), reason) for name, reason in {**self._context.losses, **self._gone}.items()]
             index = {"order": order, "lost": lost, "groups": [group.entry() for group in self._groups]}
             try:
                 digest = self._writer.finish(index)
@@ -219,14 +218,14 @@ class _Saving:
             raise _Failure(name, e, False) from None
         parts = Parts([(name, self._kind(name)) for name in names], stream, regions, buffers, setting)
         del pickling  # it remembers every object
-        unpickling = Unpickling(writer.fd, parts, self._loaded, _CHECKED)
+        unpickling = Unpickling(writer.fd, parts, self._loaded, _CHECKED, checks=True)
         try:
             self._load(unpickling, names, values, setting)
         except _Failure:
             if not unpickling.partial:
                 raise
             # Objects such as an interval check their arrays, and do not accept an empty one.
-            self._load(Unpickling(writer.fd, parts, self._loaded), names, values, setting)
+            self._load(Unpickling(writer.fd, parts, self._loaded, checks=True), names, values, setting)
         return parts
 
     def _load(self, unpickling: Unpickling, names: list[str], values: dict[str, object], setting: bool) -> None:

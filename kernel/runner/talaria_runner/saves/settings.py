@@ -1,4 +1,4 @@
-"""Settings of the interpreter that belong to a session like its variables: random numbers, the folder, the environment."""
+"""Settings of the interpreter that belong to a session like its variables: random numbers, the folder, the environment, loggers."""
 
 from __future__ import annotations
 
@@ -43,12 +43,20 @@ def changed() -> dict[str, object]:
             continue  # the user put something else in its place
         if value is not None:
             found[name] = value
+    if "logging" in modules:
+        from talaria_runner.saves import loggers
+
+        try:
+            found.update(loggers.changed())
+        except Exception:
+            pass  # likewise
     return found
 
 
 def restore(name: str, value: object) -> None:
     """Restores one of these. Raises what the library or the system raises."""
-    _WRITE[name](value)
+    if name in _WRITE:  # loading a logger has configured it
+        _WRITE[name](value)
 
 
 def _read_random() -> object:
