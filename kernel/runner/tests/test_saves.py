@@ -191,6 +191,29 @@ class Variables(Saves):
         )
 
 
+    def test_that_cannot_be_loaded_are_found_together(self) -> None:
+        """However many share objects, each is saved a few times, and what only they have in common with others is kept."""
+        checks, lost = self.round_trip(
+            """
+            import os, pickle
+            inner = [1]
+            class Bad:
+                def __getstate__(self): open("calls", "a").write("x"); return inner
+                def __setstate__(self, state): raise ValueError("no")
+            class Apart:
+                def __init__(self, text): self.text = text
+                def __reduce_ex__(self, protocol): return bytes, (pickle.PickleBuffer(self.text),)
+            first = [Bad(), inner, hidden := {"a": 1}, Apart(b"first")]
+            for i in range(200): globals()[f"bad{i}"] = [Apart(b"before"), Bad(), Apart(b"after")]
+            second, third = [hidden, Apart(b"second")], [inner, hidden]
+            """,
+            "second, third[0] is inner, third[1] is hidden is second[0]", "os.path.getsize('calls') <= 5 * 201",
+        )  # fmt: skip
+        self.assertEqual(checks, ["([{'a': 1}, b'second'], True, True)", "True"])
+        why = "it was saved, but could not be loaded: ValueError: no"
+        self.assertEqual({name: reason for name, _, reason in lost}, {name: why for name in ["first", *(f"bad{i}" for i in range(200))]})
+
+
 class Limits(Saves):
     def test_that_check_their_arrays_are_kept(self) -> None:
         """Whether they are small, or so large that the check of what was written leaves arrays empty at first."""

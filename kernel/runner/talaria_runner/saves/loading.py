@@ -134,13 +134,26 @@ class Unpickling(_pickle.Unpickler):
 
     def __init__(self, fd: int, parts: Parts, namespace: dict[str, object], most: float = inf, checks: bool = False) -> None:
         self.partial = False
+        self.failed = False  # load has, and cannot be called again: see restarted
         self._checks = checks
         self._fd = fd
         self._parts = parts
         self._namespace = namespace
         self._left = most
         self._cells: dict[int, object] = {}
-        super().__init__(archive.opened(fd, *parts.stream), buffers=self._buffers())
+        self._open(0, 0)
+
+    def _open(self, start: int, buffer: int) -> None:
+        place, size = self._parts.stream
+        super().__init__(archive.opened(self._fd, place + start, size - start), buffers=self._buffers(buffer))
+
+    def restarted(self, start: int, buffer: int) -> Unpickling:
+        """Itself, with all that was loaded, for the variable that begins at start in the stream, after so many buffers."""
+        again = Unpickling(self._fd, self._parts, self._namespace, self._left, self._checks)
+        again._open(start, buffer)
+        again.memo = self.memo
+        again.partial, again._cells = self.partial, self._cells
+        return again
 
     def persistent_load(self, token: object) -> object:
         kind, *about = token
@@ -177,11 +190,16 @@ class Unpickling(_pickle.Unpickler):
         found = super().find_class(module, name)
         return _keep if self._checks and found is rebuild.configure_logger else found
 
-    def _buffers(self) -> Iterator[bytearray]:
-        for start, size in self._parts.buffers:
+    def _buffers(self, first: int) -> Iterator[bytearray]:
+        for start, size in self._parts.buffers[first:]:
             data = bytearray(size)
             archive.read_into(self._fd, memoryview(data), start)
             yield data
+
+
+def is_consequence(error: BaseException) -> bool:
+    """Whether it says that an object is missing which another variable, whose loading failed, would have made."""
+    return type(error) is _pickle.UnpicklingError and str(error).startswith("Memo value not found")
 
 
 def _keep(made: object, state: object) -> None:

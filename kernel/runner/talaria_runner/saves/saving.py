@@ -5,6 +5,7 @@ from __future__ import annotations
 from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
 import sys
+from math import inf
 from os import O_CLOEXEC, O_CREAT, O_RDWR, O_TRUNC, SEEK_SET
 from posix import close, fsync, ftruncate, lseek, open, replace, unlink
 from time import monotonic
@@ -15,7 +16,7 @@ from talaria_runner.introspection.preview import class_name
 from talaria_runner.introspection.variables import is_function_of_engine, records
 from talaria_runner.saves import reasons, settings, worker
 from talaria_runner.saves.archive import TooLarge, Writer, is_full, no_room
-from talaria_runner.saves.loading import Parts, Unpickling
+from talaria_runner.saves.loading import Parts, Unpickling, is_consequence
 from talaria_runner.saves.pickling import Context, Pickling
 from talaria_runner.saves.report import Saved
 from talaria_runner.saves.sharing import Sharing
@@ -92,12 +93,18 @@ class _Late(Exception):
 
 
 class _Failure(Exception):
-    """Saving or loading one variable of a group failed."""
+    """Pickling one variable of a group failed."""
 
-    def __init__(self, name: str, error: BaseException, loading: bool) -> None:
+    def __init__(self, name: str, error: BaseException) -> None:
         self.name = name
         self.error = error
-        self.loading = loading  # what was pickled
+
+
+class _Unloadable(Exception):
+    """Some variables of a group were pickled, and could not be loaded."""
+
+    def __init__(self, errors: dict[str, BaseException]) -> None:
+        self.errors = errors
 
 
 class _Saving:
@@ -180,7 +187,7 @@ class _Saving:
         while names:
             state = self._writer.state()
             try:
-                self._groups.append(self._put(names, values, setting))
+                self._groups.append(self._put(names, values, setting, last))
                 self._states.append(state)
                 return True
             except _Failure as e:
@@ -191,57 +198,75 @@ class _Saving:
                     reason = reasons.NO_TIME if isinstance(e.error, _Late) else str(e.error)
                     self._gone.update(dict.fromkeys(names, reason))
                     return True
-                if e.loading and not last:
-                    return False
+                self._gone[e.name] = reasons.of(e.error)
                 names.remove(e.name)
-                reason = reasons.of(e.error)
-                self._gone[e.name] = f"it was saved, but could not be loaded: {reason}" if e.loading else reason
+            except _Unloadable as e:
+                self._writer.rewind(state)
+                if not last:
+                    return False
+                for name, error in e.errors.items():
+                    self._gone[name] = f"it was saved, but could not be loaded: {reasons.of(error)}"
+                names = [name for name in names if name not in e.errors]
         return True
 
-    def _put(self, names: list[str], values: dict[str, object], setting: bool) -> Parts:
+    def _put(self, names: list[str], values: dict[str, object], setting: bool, last: bool) -> Parts:
         writer = self._writer
         start = writer.size
         pickling = Pickling(writer, self._context)
+        places = []
         for name in names:
             self._tell(name)
+            places.append((writer.size - start, len(pickling.buffers)))
             try:
                 self._check()
                 pickling.dump(values[name])
             except BaseException as e:
-                raise _Failure(name, e, False) from None
+                raise _Failure(name, e) from None
         stream = (start, writer.size - start)
         self._tell(None)
         try:
             regions = [(writer.size, writer.write(region.memory)) for region in pickling.regions]
             buffers = [(writer.size, writer.write(buffer.raw())) for buffer in pickling.buffers]
         except BaseException as e:
-            raise _Failure(name, e, False) from None
+            raise _Failure(name, e) from None
         parts = Parts([(name, self._kind(name)) for name in names], stream, regions, buffers, setting)
         del pickling  # it remembers every object
-        unpickling = Unpickling(writer.fd, parts, self._loaded, _CHECKED, checks=True)
-        try:
-            self._load(unpickling, names, values, setting)
-        except _Failure:
-            if not unpickling.partial:
-                raise
+        errors, partial = self._load(parts, places, values, last, _CHECKED)
+        if errors and partial:
             # Objects such as an interval check their arrays, and do not accept an empty one.
-            self._load(Unpickling(writer.fd, parts, self._loaded, checks=True), names, values, setting)
+            errors, _ = self._load(parts, places, values, last, inf)
+        if errors:
+            raise _Unloadable(errors)
         return parts
 
-    def _load(self, unpickling: Unpickling, names: list[str], values: dict[str, object], setting: bool) -> None:
-        """Checks that the names can be loaded."""
-        for name in names:
+    def _load(
+        self, parts: Parts, places: list[tuple[int, int]], values: dict[str, object], every: bool, most: float
+    ) -> tuple[dict[str, BaseException], bool]:
+        """Checks that the variables can be loaded. Returns the first that cannot, or every one, and whether arrays were left empty. An
+        error that may come from an earlier variable's is not among them. places say where in the stream each begins, and how many
+        buffers come before."""
+        unpickling = Unpickling(self._writer.fd, parts, self._loaded, most, checks=True)
+        errors: dict[str, BaseException] = {}
+        for (name, _), place in zip(parts.names, places):
             self._tell(name)
             try:
+                if unpickling.failed:
+                    unpickling = unpickling.restarted(*place)
                 sys.setrecursionlimit(self._depth)
                 copy = unpickling.load()
             except BaseException as e:
-                raise _Failure(name, e, True) from None
+                unpickling.failed = True
+                if not errors or not is_consequence(e):
+                    errors[name] = e
+                if not every:
+                    break
+                continue
             finally:
                 sys.setrecursionlimit(max(self._depth, _DEPTH))
-            if not setting:
+            if not parts.is_setting:
                 # Values of cells are not kept twice; functions and classes are small, and have to be those with our globals.
                 self._loaded[name] = copy if self._rank(name) < 2 else values[name]
+        return errors, unpickling.partial
 
     def _rank(self, name: str) -> int:
         """0 for a module, 1 for a function or class, 2 for anything else: see sharing.Group."""
