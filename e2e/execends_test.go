@@ -55,11 +55,16 @@ func (r *running) ends(t *testing.T, status int) {
 	}
 }
 
+// catchHangup has SIGHUP end programs that a test starts: they would inherit that the tests ignore it, as below nohup.
+func catchHangup(t *testing.T) {
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(caught) })
+}
+
 func TestExecDeletesItsSessionHoweverItEnds(t *testing.T) {
 	t.Parallel()
-	caught := make(chan os.Signal, 1) // programs would inherit that the tests ignore it, as below nohup
-	signal.Notify(caught, syscall.SIGHUP)
-	defer signal.Stop(caught)
+	catchHangup(t)
 	s := start(t, manual)
 	t.Run("nobody reads", func(t *testing.T) {
 		r := s.begin(t, "exec", "-c", "while True: print(1)")

@@ -199,6 +199,7 @@ func TestReplRunsCellsAndAttachShowsThem(t *testing.T) {
 
 func TestReplFailsIfAFileCouldNotBeSaved(t *testing.T) {
 	t.Parallel()
+	catchHangup(t)
 	s := start(t, options{})
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
