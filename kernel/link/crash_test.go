@@ -282,6 +282,33 @@ func TestADeadHostIsReadByTheNextServer(t *testing.T) {
 	}
 }
 
+func TestWhatAHostLeavesOfAKernelThatIsOverIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	child := hostProcess(t, dir)
+	c := open(t, dir, func(context.Context) error { serve(t, dir); return nil })
+	r := begin(t, c, "a")
+	r.execute("e1", "exit")
+	for last := false; !last; {
+		batch, err := r.next() // not acknowledged
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = is[record.Died](batch[len(batch)-1])
+	}
+	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	c.Ack(r.key, r.after)
+	child.kill() // before it has read that
+	begin(t, c, "b")
+	for end := time.Now().Add(patience); len(hostsIn(t, dir)) > 1 && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if host := onlyHost(t, dir); !host.Alive {
+		t.Errorf("%+v", host)
+	}
+}
+
 func onlyHost(t *testing.T, dir string) link.HostInfo {
 	t.Helper()
 	hosts := hostsIn(t, dir)

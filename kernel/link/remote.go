@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"talaria/kernel/command"
+	"talaria/kernel/record"
 )
 
 const (
@@ -36,6 +38,37 @@ type remote struct {
 	// responds again.
 	responsive   context.Context
 	unresponsive context.CancelCauseFunc
+	over         []record.Key // the last kernels of which nothing more is needed
+}
+
+// mostOver bounds remote.over. The host is told of each, and needs some milliseconds to remove its records.
+const mostOver = 1000
+
+// isOver notes that nothing more of a kernel is needed. If the host has died, or dies before it reads that, the client removes what
+// is left of the kernel.
+func (r *remote) isOver(key record.Key) {
+	r.mu.Lock()
+	if len(r.over) == mostOver {
+		r.over = slices.Delete(r.over, 0, mostOver/2)
+	}
+	r.over = append(r.over, key)
+	r.mu.Unlock()
+	if isClosed(r.gone) {
+		r.forgetOver()
+	}
+}
+
+// forgetOver removes what a dead host has left of kernels of which nothing more is needed.
+func (r *remote) forgetOver() {
+	r.mu.Lock()
+	over := r.over
+	r.over = nil
+	r.mu.Unlock()
+	for _, key := range over {
+		if r.left.has(key) {
+			r.left.forget(key)
+		}
+	}
 }
 
 // connect makes the control connection to a host.
@@ -109,6 +142,7 @@ func (r *remote) run() {
 	if r.c.ctx.Err() == nil {
 		r.left = r.c.adoptDead(r.found, r)
 		close(r.gone)
+		r.forgetOver()
 		r.c.hostDied(r)
 	}
 }

@@ -397,6 +397,7 @@ func (c *Client) ack(k *remoteKernel, kseq uint64) {
 	if !waited {
 		c.end(k)
 	}
+	k.host.isOver(k.key)
 }
 
 // end forgets a kernel from which nothing more will come.
