@@ -221,12 +221,7 @@ func TestADeadHostIsReadByTheNextServer(t *testing.T) {
 	r.until(is[record.Finished])
 	r.execute("e2", "forever")
 	ended.execute("e1", "exit")
-	for batch := []record.Record(nil); len(batch) == 0 || !is[record.Died](batch[len(batch)-1]); {
-		var err error
-		if batch, err = ended.next(); err != nil { // not acknowledged
-			t.Fatal(err)
-		}
-	}
+	ended.unacknowledged(is[record.Died])
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -288,25 +283,14 @@ func TestWhatAHostLeavesOfAKernelThatIsOverIsRemoved(t *testing.T) {
 	c := open(t, dir, func(context.Context) error { serve(t, dir); return nil })
 	r := begin(t, c, "a")
 	r.execute("e1", "exit")
-	for last := false; !last; {
-		batch, err := r.next() // not acknowledged
-		if err != nil {
-			t.Fatal(err)
-		}
-		last = is[record.Died](batch[len(batch)-1])
-	}
+	r.unacknowledged(is[record.Died])
 	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	c.Ack(r.key, r.after)
 	child.kill() // before it has read that
 	begin(t, c, "b")
-	for end := time.Now().Add(patience); len(hostsIn(t, dir)) > 1 && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
-	}
-	if host := onlyHost(t, dir); !host.Alive {
-		t.Errorf("%+v", host)
-	}
+	untilOneHostLives(t, dir)
 }
 
 func onlyHost(t *testing.T, dir string) link.HostInfo {
@@ -316,6 +300,17 @@ func onlyHost(t *testing.T, dir string) link.HostInfo {
 		t.Fatalf("hosts %+v", hosts)
 	}
 	return hosts[0]
+}
+
+// untilOneHostLives waits until nothing is left of other hosts than one that lives.
+func untilOneHostLives(t *testing.T, dir string) {
+	t.Helper()
+	for end := time.Now().Add(patience); len(hostsIn(t, dir)) > 1 && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if host := onlyHost(t, dir); !host.Alive {
+		t.Errorf("%+v", host)
+	}
 }
 
 func hostsIn(t *testing.T, dir string) []link.HostInfo {

@@ -218,13 +218,7 @@ func TestAHostEndsWithSIGTERMAndKeepsWhatNobodyRead(t *testing.T) {
 	c := open(t, dir, func(context.Context) error { serve(t, dir); return nil })
 	r := begin(t, c, "a")
 	r.execute("e1", "echo unread")
-	for last := false; !last; {
-		batch, err := r.next()
-		if err != nil {
-			t.Fatal(err)
-		}
-		last = is[record.Finished](batch[len(batch)-1])
-	}
+	r.unacknowledged(is[record.Finished])
 	_ = child.Process.Signal(syscall.SIGTERM)
 	if err := child.wait(); err != nil { // after the time that servers have to acknowledge
 		t.Errorf("the host's process: %v", err)
@@ -232,12 +226,7 @@ func TestAHostEndsWithSIGTERMAndKeepsWhatNobodyRead(t *testing.T) {
 	r.untilDied(host.ReasonShutdown)
 	begin(t, c, "b")
 	// What the ended host left is removed once its last record is acknowledged, which nothing here waits for.
-	for end := time.Now().Add(patience); len(hostsIn(t, dir)) > 1 && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if host := onlyHost(t, dir); !host.Alive {
-		t.Errorf("%+v", host)
-	}
+	untilOneHostLives(t, dir)
 }
 
 func TestLongPathsWork(t *testing.T) {

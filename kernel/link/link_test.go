@@ -346,22 +346,10 @@ func TestNextGoesBackWhereItIsAsked(t *testing.T) {
 	serve(t, dir)
 	r := begin(t, open(t, dir, noSpawn), "a")
 	r.execute("e1", "echo one")
-	for last := false; !last; {
-		batch, err := r.next() // not acknowledged
-		if err != nil {
-			t.Fatal(err)
-		}
-		last = is[record.Finished](batch[len(batch)-1])
-	}
+	r.unacknowledged(is[record.Finished])
 	first := r.text()
 	r.after, r.seen = 0, nil
-	for last := false; !last; {
-		batch, err := r.next()
-		if err != nil {
-			t.Fatal(err)
-		}
-		last = is[record.Finished](batch[len(batch)-1])
-	}
+	r.unacknowledged(is[record.Finished])
 	if got := r.text(); got != first || got != "one" {
 		t.Errorf("text %q, the first time %q", got, first)
 	}

@@ -245,13 +245,24 @@ func (r *reader) next() ([]record.Record, error) {
 // until reads and acknowledges until the last record of a batch satisfies last.
 func (r *reader) until(last func(record.Record) bool) record.Record {
 	r.Helper()
+	return r.read(last, func(newest record.Record) { r.client.Ack(r.key, newest.KSeq) })
+}
+
+// unacknowledged reads until the last record of a batch satisfies last.
+func (r *reader) unacknowledged(last func(record.Record) bool) record.Record {
+	r.Helper()
+	return r.read(last, func(record.Record) {})
+}
+
+func (r *reader) read(last func(record.Record) bool, each func(newest record.Record)) record.Record {
+	r.Helper()
 	for {
 		batch, err := r.next()
 		if err != nil {
 			r.Fatalf("next after %d: %v", r.after, err)
 		}
 		newest := batch[len(batch)-1]
-		r.client.Ack(r.key, newest.KSeq)
+		each(newest)
 		if last(newest) {
 			return newest
 		}

@@ -176,6 +176,16 @@ func started(t *testing.T, s *session.Session) *session.Session {
 	return s
 }
 
+// testContext creates a context of a sandbox, whose kernel has started.
+func testContext(t *testing.T, sandbox *session.Session) *session.Session {
+	t.Helper()
+	made, err := sandbox.CreateBeside(t.Context(), session.BesideRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return started(t, made)
+}
+
 // post returns the answer to a POST.
 func (h *Handler) post(t *testing.T, path, body string) *httptest.ResponseRecorder {
 	answer := httptest.NewRecorder()
@@ -245,11 +255,7 @@ func TestASandboxThatCouldNotBeKilledStillEnds(t *testing.T) {
 func TestTheServerDoesNotWaitForVariablesOfASandboxWhoseTimeIsOver(t *testing.T) {
 	h, held := fakeHandler(t)
 	s := h.testSandbox(t, time.Now().Add(-time.Minute), metaAutoPause)
-	made, err := s.CreateBeside(t.Context(), session.BesideRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	started(t, made)
+	made := testContext(t, s)
 	saves, goesOn := make(chan string, 8), make(chan struct{})
 	held.onSave(func(serial string) { saves <- serial; <-goesOn })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -372,11 +378,7 @@ func TestAContextThatIsDeletedMeanwhileIsNotMissed(t *testing.T) {
 		t.Run(action, func(t *testing.T) {
 			h, held := fakeHandler(t)
 			s := h.testSandbox(t, time.Now().Add(time.Minute))
-			made, err := s.CreateBeside(t.Context(), session.BesideRequest{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			started(t, made)
+			made := testContext(t, s)
 			held.hold(made)
 			deleted, answered := make(chan error, 1), make(chan *httptest.ResponseRecorder, 1)
 			go func() { deleted <- h.Sessions.Delete(context.Background(), "ann", made.ID()) }()
@@ -400,11 +402,7 @@ func TestAPauseWaitsForAContextThatIsUsedMeanwhile(t *testing.T) {
 	s := h.testSandbox(t, time.Now().Add(time.Minute))
 	contexts := make([]*session.Session, 2)
 	for i := range contexts {
-		made, err := s.CreateBeside(t.Context(), session.BesideRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		contexts[i] = started(t, made)
+		contexts[i] = testContext(t, s)
 	}
 	used := make(chan error, 1)
 	var once sync.Once
@@ -453,11 +451,7 @@ func sleep(t *testing.T, s *session.Session) error {
 func TestContextsLiveAsLongAsTheirSandbox(t *testing.T) {
 	h, _ := fakeHandler(t)
 	s := h.testSandbox(t, time.Now().Add(time.Minute))
-	context, err := s.CreateBeside(t.Context(), session.BesideRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	started(t, context)
+	context := testContext(t, s)
 	if err := s.Update(t.Context(), api.SessionPatch{IdleTimeoutS: new(900.0)}); err != nil { // and not of the context
 		t.Fatal(err)
 	}
