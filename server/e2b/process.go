@@ -67,8 +67,6 @@ type process struct {
 	terminal bool
 }
 
-var errNotRunning error = api.Errorf(api.CodeNotFound, "no such process is running; list the processes")
-
 // pidOf returns the number of a program or terminal by its id in the session, GENERATION-NUMBER.
 func pidOf(id string, terminal bool) (uint32, error) {
 	var generation, number uint64
@@ -87,23 +85,20 @@ func pidOf(id string, terminal bool) (uint32, error) {
 	return pid, nil
 }
 
-// idOf is the reverse of pidOf. running lists the ids of the session's programs, or of its terminals; a hashed pid that none of them
-// has is not_found.
+// idOf is the reverse of pidOf. running lists the ids of the session's programs, or of its terminals, the newest last; of a hashed
+// pid that none of them has, the id is "".
 func idOf(pid uint32, running func(terminal bool) ([]string, error)) (id string, terminal bool, err error) {
 	terminal = pid&terminalBit != 0
 	if pid&hashedBit == 0 {
 		return fmt.Sprintf("%d-%d", pid&^terminalBit>>numberBits, pid&(1<<numberBits-1)), terminal, nil
 	}
 	ids, err := running(terminal)
-	if err != nil {
-		return "", terminal, err
-	}
-	for _, id := range ids {
+	for _, id := range slices.Backward(ids) {
 		if its, err := pidOf(id, terminal); err == nil && its == pid {
 			return id, terminal, nil
 		}
 	}
-	return "", terminal, errNotRunning
+	return "", terminal, err
 }
 
 // process finds the process that a call is about, by its pid or as the newest one with the tag that runs. Terminals need
@@ -143,7 +138,7 @@ func (h *Handler) process(q *request, which selector) (process, error) {
 	return process{}, err
 }
 
-// runningIn lists the ids of the programs of a session, or of its terminals.
+// runningIn lists the ids of the programs of a session, or of its terminals, the newest last.
 func runningIn(q *request, s *session.Session, terminals bool) (ids []string, err error) {
 	if terminals {
 		list, err := s.Terminals().List(q.Context())
@@ -241,7 +236,7 @@ func (h *Handler) connectProcess(ctx context.Context, q *request, in selector, o
 		return err
 	}
 	if !slices.ContainsFunc(programs, func(one processes.Program) bool { return one.ID == p.id }) {
-		return errNotRunning
+		return api.Errorf(api.CodeNotFound, "no such process is running; list the processes")
 	}
 	return followProgram(ctx, q, p.session, p.id, out)
 }
