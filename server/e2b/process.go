@@ -85,15 +85,15 @@ func pidOf(id string, terminal bool) (uint32, error) {
 	return pid, nil
 }
 
-// idOf is the reverse of pidOf. running lists the ids of the session's programs, or of its terminals, the newest last; of a hashed
-// pid that none of them has, the id is "".
+// idOf is the reverse of pidOf. running lists the ids of the session's programs, or of its terminals; of a hashed pid that none of
+// them has, the id is "", which no process has.
 func idOf(pid uint32, running func(terminal bool) ([]string, error)) (id string, terminal bool, err error) {
 	terminal = pid&terminalBit != 0
 	if pid&hashedBit == 0 {
 		return fmt.Sprintf("%d-%d", pid&^terminalBit>>numberBits, pid&(1<<numberBits-1)), terminal, nil
 	}
 	ids, err := running(terminal)
-	for _, id := range slices.Backward(ids) {
+	for _, id := range ids {
 		if its, err := pidOf(id, terminal); err == nil && its == pid {
 			return id, terminal, nil
 		}
@@ -138,7 +138,7 @@ func (h *Handler) process(q *request, which selector) (process, error) {
 	return process{}, err
 }
 
-// runningIn lists the ids of the programs of a session, or of its terminals, the newest last.
+// runningIn lists the ids of the programs of a session, or of its terminals.
 func runningIn(q *request, s *session.Session, terminals bool) (ids []string, err error) {
 	if terminals {
 		list, err := s.Terminals().List(q.Context())
