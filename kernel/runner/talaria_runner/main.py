@@ -331,6 +331,7 @@ class _Kernel:
                 self._outbox.flush()
                 self._outbox.leave()
                 self._deadline.leave()
+                threads.leave()
 
             if kind == "copy":
                 made = copies.take(self._namespace, ours, quietly, save)

@@ -58,6 +58,21 @@ for _ in range(200):
 stop.append(1)
 """
 
+# One of the runner's threads ends long after it has been told to, as on a busy machine; then another one stays at work.
+_THREADS = f"""{_LIBRARY}
+import time
+from _thread import allocate_lock
+from talaria_runner.checkpoints import losses
+from talaria_runner.own import threads
+threads.start(lambda: time.sleep(0.5))
+print(losses.is_alone(1))
+threads.leave()
+print(losses.is_alone(0), losses.foreign_threads())
+never = allocate_lock(); never.acquire()
+threads.start(never.acquire)
+print(losses.is_alone(0), losses.is_alone(1), losses.foreign_threads())
+"""
+
 
 class Host(Runner):
     """A host that is also pid 1: copies become its children."""
@@ -282,6 +297,11 @@ class Copies(unittest.TestCase):
         ended = subprocess.run([PYTHON, "-I", "-c", script], capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual((ended.stdout, ended.stderr), ("True\n", ""))
 
+    @STDLIB  # no engine runs in it
+    def test_threads_that_have_been_told_to_end_are_waited_for(self) -> None:
+        ended = subprocess.run([PYTHON, "-I", "-c", _THREADS], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual((ended.stdout, ended.stderr), ("True\nTrue 0\nFalse True 0\n", ""))
+
     def test_only_pid_1_wakes_a_copy(self) -> None:
         with self.Host() as host:
             host.run("n = 1")
@@ -491,6 +511,7 @@ class StepsAside(Copies):
     Host = AsideHost
     test_many_copies_are_forked_beside_threads_that_use_memory = None
     test_one_fork_makes_a_copy_where_the_processor_allows_it = None
+    test_threads_that_have_been_told_to_end_are_waited_for = None
     test_files_keep_their_positions_and_connections_end = None  # the connections of the interpreter that goes on have ended, too
 
     def test_it_is_the_same_process_with_the_threads_that_it_had(self) -> None:
@@ -566,8 +587,9 @@ class StepsAside(Copies):
             other = host.copy()["pid"]
             host.run("n = 2")
             for turn in range(20):
-                aside = host.copy("aside")["pid"]
-                self.assertEqual(aside, host.live)
+                frame = host.copy("aside")
+                aside = frame["pid"]
+                self.assertEqual(aside, host.live, frame)
                 id = host.start(f"n, {turn}")  # before there is one
                 host.wake(other, spares=True)
                 self.assertEqual(host.finish(id).text, f"({1 + turn % 2}, {turn})")

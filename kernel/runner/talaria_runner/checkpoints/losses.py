@@ -13,6 +13,7 @@ from os.path import realpath
 from posix import O_ACCMODE, O_RDONLY, fstat, listdir, readlink
 from stat import S_ISFIFO, S_ISREG, S_ISSOCK
 from sys import modules
+from time import monotonic
 
 from talaria_runner.introspection import lookup
 from talaria_runner.own import threads
@@ -27,6 +28,7 @@ _NAME = 200  # characters
 _LOOKS = 50  # at the threads,
 _PAUSE = 0.01  # s in between
 _MOMENT = 0.0002  # s between looks for threads of the runner that end
+_PATIENCE = 2.0  # s until threads that have been told to end are waited for no longer
 _THREAD = "threads do not run in a copy of the interpreter; start it again"
 _POOL = "the threads of a pool are gone, and work submitted to it will never run"
 _SOCKET = "a connection cannot be open twice; open it again"
@@ -238,7 +240,9 @@ def foreign_threads() -> int:
     never = allocate_lock()
     never.acquire()
     for _ in range(_LOOKS):
-        count = len(_present() - _known())
+        present = _present()
+        threads.ending &= present
+        count = len(present - _known())
         if not count:
             break
         never.acquire(True, _PAUSE)
@@ -247,16 +251,20 @@ def foreign_threads() -> int:
 
 def is_alone(ours: int) -> bool:
     """Whether this process has no threads but the main one and so many of the runner. Others of the runner get a little time to
-    end."""
+    end: those that have been told to, as much as they need on a busy machine."""
     never = allocate_lock()
     never.acquire()
-    for _ in range(_LOOKS):
+    looks = 0
+    until = monotonic() + _PATIENCE
+    while looks < _LOOKS and monotonic() < until:
         others = _present() - {threads.main()}
         threads.ending &= others
         if others - threads.running - threads.ending and not threads.starting:
             return False
         if len(others) == ours and others == threads.running:
             return True
+        if len(threads.running) != ours or threads.starting:
+            looks += 1  # these are at work
         never.acquire(True, _MOMENT)
     return False
 
@@ -266,7 +274,7 @@ def _present() -> set[int]:
 
 
 def _known() -> set[int]:
-    known = {threads.main(), *threads.running}
+    known = {threads.main(), *threads.running, *threads.ending}
     threading = modules.get("threading")
     if threading is not None:
         known |= {getattr(thread, "_native_id", None) for thread in list(threading._active.values())}

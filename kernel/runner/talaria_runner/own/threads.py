@@ -32,6 +32,12 @@ def forget() -> None:
     ending.clear()
 
 
+def leave() -> None:
+    """Called when all that run now have been told to end, which some do only when the host says something."""
+    ending.update(running)
+    running.clear()
+
+
 def start(function: Callable[[], object]) -> None:
     """Starts a thread that threading does not know and to which no signal is delivered. Raises RuntimeError
     if there can be no more threads."""
