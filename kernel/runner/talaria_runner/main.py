@@ -118,6 +118,7 @@ class _Kernel:
         self._flush_c = flusher()
         self._job: Execution | None = None
         self._wanted: dict[str, object] | None = None  # what the host wants when no cell runs
+        self._fresh = True  # no cell has run, and nothing was loaded
         self._forked = False
         self._maps: Maps | None = None  # once there was one
         self._main = get_ident()
@@ -281,6 +282,7 @@ class _Kernel:
             executions.begin(job)
             self._outbox.begin()
             job.started = True
+            self._fresh = False
             if job.unread:
                 raise MemoryError(_UNREAD)
             self.engine.run(job)
@@ -340,9 +342,10 @@ class _Kernel:
             return None if made is None else said(made)
         if kind == "save":
             fields = states.save(
-                self._namespace, frame["path"], frame["seconds"], frame["max_bytes"], self._children.fork_a_copy
+                self._namespace, frame["path"], frame["seconds"], frame["max_bytes"], self._children.fork_a_copy, self._fresh
             )  # fmt: skip
             return frames.answer(request, "saved", fields)
+        self._fresh = False
         fields, restored = states.load(self._namespace, frame["path"], frame["digest"])
         if restored is not None:
             self._tracebacks.gone = restored.gone()

@@ -655,6 +655,25 @@ class States(unittest.TestCase):
             self.assertIn("it was a generator", other.run("g").error["hint"])
             self.assertEqual(other.run("x = 3; x").text, "3")
 
+    def test_an_interpreter_that_has_run_no_cell_saves_none_and_forks_for_none(self) -> None:
+        with Runner() as host, Runner() as other, Runner() as third:
+            path = f"{host.directory.name}/saved"
+            saved = ask(host, type="save", path=path, seconds=20, max_bytes=1 << 20)
+            self.assertEqual((saved["reason"], saved["count"], saved["lost"]), ("", 0, []), saved)
+            self.assertEqual(saved["bytes"], os.path.getsize(path))
+            self.assertEqual(os.listdir(host.directory.name).count("saved.part"), 0)
+            forked = "import resource; resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss"
+            self.assertEqual(host.run(forked).text, "0")
+            loaded = ask(other, type="load", path=path, digest=saved["digest"])
+            self.assertEqual((loaded["reason"], loaded["count"], loaded["lost"]), ("", 0, []), loaded)
+            host.run("x = 3")
+            saved = ask(host, type="save", path=path, seconds=20, max_bytes=1 << 20)
+            self.assertGreater(int(host.run(forked).text), 0)
+            ask(third, type="load", path=path, digest=saved["digest"])
+            saved = ask(third, type="save", path=path, seconds=20, max_bytes=1 << 20)  # it has run no cell either
+            loaded = ask(other, type="load", path=path, digest=saved["digest"])
+            self.assertEqual(other.run("x").text, "3")
+
     def test_a_file_that_is_not_the_one_is_refused(self) -> None:
         with Runner() as host:
             host.run("a = 1")

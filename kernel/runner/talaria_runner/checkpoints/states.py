@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from talaria_runner.saves.report import Lost, Restored
+    from talaria_runner.saves.report import Lost, Restored, Saved
 
 _MOST = 200  # variables that are named; one more says how many there are besides
 _TEXT = 500  # characters
@@ -34,10 +34,13 @@ _GRACE = 10.0  # s after the deadline: saving ends by itself soon after it
 
 
 def save(
-    namespace: dict[str, object], path: str, seconds: float, max_bytes: int, quietly: Callable[[Callable[[], int]], int]
+    namespace: dict[str, object], path: str, seconds: float, max_bytes: int, quietly: Callable[[Callable[[], int]], int], fresh: bool
 ) -> dict[str, object]:
     """Saves the variables in a file of the workspace, in a fork, so that whatever their code does leaves this process as it is.
-    Returns the fields of the answer. quietly calls the function that forks. Only in the main thread, between two cells."""
+    Returns the fields of the answer. quietly calls the function that forks. fresh is that no cell has run and nothing was loaded:
+    then there is nothing to fork for. Only in the main thread, between two cells."""
+    if fresh and not saving.has_variables(namespace):
+        return _answer(lambda: saving.save_none(_inside(path)))
     openmp.pause()
     return _save(namespace, path, seconds, max_bytes, quietly)
 
@@ -100,19 +103,23 @@ def _work(
         null = open("/dev/null", O_RDWR | O_CLOEXEC)
         for fd in (0, 1, 2):  # what the code of variables prints is nobody's
             dup2(null, fd)
-        try:
-            made = saving.save(namespace, _inside(path), deadline=deadline, max_bytes=max_bytes, changed=changed)
-            lost = _lost([*made.not_saved, *namespaces.lost()])
-            fields = {"reason": "", "count": len(made.saved), "lost": lost, "bytes": made.bytes, "digest": made.digest}
-        except OSError as e:
-            fields = _failed(f"the file could not be written: {e.strerror}")
-        except MemoryError:
-            fields = _failed("the memory is full")
+        fields = _answer(lambda: saving.save(namespace, _inside(path), deadline=deadline, max_bytes=max_bytes, changed=changed))
         said = memoryview(marshal.dumps(fields))
         while said:
             said = said[write(tell, said):]
     finally:
         _exit(0)
+
+
+def _answer(save: Callable[[], Saved]) -> dict[str, object]:
+    try:
+        made = save()
+    except OSError as e:
+        return _failed(f"the file could not be written: {e.strerror}")
+    except MemoryError:
+        return _failed("the memory is full")
+    lost = _lost([*made.not_saved, *namespaces.lost()])
+    return {"reason": "", "count": len(made.saved), "lost": lost, "bytes": made.bytes, "digest": made.digest}
 
 
 def load(namespace: dict[str, object], path: str, digest: str) -> tuple[dict[str, object], Restored | None]:

@@ -23,7 +23,7 @@ from talaria_runner.saves.sharing import Sharing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 _TRACING = 0.4  # of the time is for finding out what shares objects,
 _WRITING = 0.9  # and so much has passed when writing ends; the rest is for the index
@@ -53,15 +53,11 @@ def save(
     for this. It returns soon after the deadline, whatever that code does. Every variable that was not saved is named.
     Raises OSError if the file cannot be written, even without any variable, or no process started."""
     skipped = frozenset(skip)
-    variables = {
-        name: value for name, value in list(dict.items(namespace))
-        if type(name) is str and name not in skipped and is_users(name, value, namespace)
-    }  # fmt: skip
+    variables = {name: value for name, value in _users(namespace) if name not in skipped}
     changed = settings.changed() if changed is None else changed
     streams = {name: getattr(sys, name, None) for name in ("stdin", "stdout", "stderr")}
-    part = f"{path}.part"
-    fd = open(part, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600, dir_fd=dir_fd)
-    try:
+
+    def write(fd: int) -> object:
         def work(gone: dict[str, str], tell: worker.Tell) -> object:
             return _Saving(fd, namespace, streams, variables, gone, max_bytes, deadline).run(changed, tell)
 
@@ -70,7 +66,33 @@ def save(
             for name in variables:
                 gone.setdefault(name, reason)
             result = _Saving(fd, namespace, streams, variables, gone, max_bytes, deadline).finish()
-        saved, lost, size, digest = result
+        return result
+
+    return _replace(path, dir_fd, write)
+
+
+def save_none(path: str) -> Saved:
+    """Writes a file without variables, in this process. Raises OSError."""
+    return _replace(path, None, lambda fd: _Saving(fd, {}, {}, {}, {}, 0, inf).finish())
+
+
+def has_variables(namespace: dict[str, object]) -> bool:
+    """Whether save would find any."""
+    return bool(_users(namespace))
+
+
+def _users(namespace: dict[str, object]) -> list[tuple[str, object]]:
+    return [
+        (name, value) for name, value in list(dict.items(namespace)) if type(name) is str and is_users(name, value, namespace)
+    ]  # fmt: skip
+
+
+def _replace(path: str, dir_fd: int | None, write: Callable[[int], object]) -> Saved:
+    """Replaces the file at path when write has completed the new one."""
+    part = f"{path}.part"
+    fd = open(part, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600, dir_fd=dir_fd)
+    try:
+        saved, lost, size, digest = write(fd)
         report = Saved(saved, [tuple(one) for one in lost], size, digest)
         fsync(fd)
         replace(part, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
