@@ -35,7 +35,7 @@ from .spare import Spare
 from .step import StepError, step
 from .wire import FIRST_FD, Channel, decode, encode, move_up_front, pair
 
-_START_PATIENCE = 30.0  # s for a child to become what it was started as
+_START_PATIENCE = 120.0  # s, as the host has, for a child to become what it was started as
 _STOP_PATIENCE = 0.25  # s for a process to stop
 
 

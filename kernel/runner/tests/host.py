@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 RUNNER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PYTHON = os.environ.get("RUNNER_PYTHON", sys.executable)
 ENGINE = os.environ.get("RUNNER_ENGINE", "stdlib")  # of all runners that are given no engine
-PATIENCE = float(os.environ.get("PATIENCE", "20"))  # s after which a waiting test has failed
+PATIENCE = float(os.environ.get("PATIENCE", "60"))  # s after which a waiting test has failed
 
 BOOT = "import sys; sys.path.append({lib!r}); from talaria_runner.main import run; sys.path.remove({lib!r}); run({fd}, {engine!r})"
 
