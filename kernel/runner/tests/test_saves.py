@@ -215,6 +215,7 @@ class Variables(Saves):
 
 
 class Limits(Saves):
+    @unittest.skipUnless(importlib.util.find_spec("numpy"), "this interpreter has no numpy")
     def test_that_check_their_arrays_are_kept(self) -> None:
         """Whether they are small, or so large that the check of what was written leaves arrays empty at first."""
         self.python("""
