@@ -33,6 +33,7 @@ type ClientConfig struct {
 	heartbeat heartbeat
 	hello     time.Duration // how long a host may take to answer a new connection
 	patience  time.Duration // how long a new client waits for a host that lives and does not answer
+	reply     time.Duration // how long a host may take to reply to a command, except for those that wait as long as their caller does
 }
 
 // Client presents all hosts of a directory as one [host.Host]. The newest host of its build gets new kernels; older
@@ -88,6 +89,9 @@ func Open(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	}
 	if cfg.hello == 0 {
 		cfg.hello, cfg.patience = helloTime, hostPatience
+	}
+	if cfg.reply == 0 {
+		cfg.reply = commandTime
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open hosts: %w", err)
@@ -215,7 +219,7 @@ const usagesSince = 6
 // Usages returns what each of these kernels uses now, with one request to each host. It leaves out kernels that are
 // gone, still starting, or of a host that does not respond.
 func (c *Client) Usages(ctx context.Context, keys []record.Key) ([]command.KernelUsage, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, commandTime, errNoReply)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.reply, errNoReply)
 	defer cancel()
 	byHost := map[*remote][]record.Key{}
 	for _, key := range keys {

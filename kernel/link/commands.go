@@ -4,17 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
+	"talaria/api"
 	"talaria/kernel/command"
 	"talaria/kernel/record"
 )
 
-// commandTime bounds the wait for the reply to a command, except for commands that wait as long as their caller does.
+// commandTime is the usual ClientConfig.reply.
 const commandTime = 30 * time.Second
 
-var errNoReply = fmt.Errorf("the kernel's host did not reply within %v", commandTime)
+// errNoReply is what clients of the server see when a host that responds takes longer than that.
+var errNoReply error = api.Errorf(api.CodeKernelBusy,
+	"the process that runs this kernel (talaria host) did not reply within %v, perhaps because the machine is overloaded; "+
+		"it may still do what was asked: look at the session before you try again", commandTime)
 
 // Stop kills the kernel, as [host.Host.Stop] does, also one that was not attached to. A kernel of a dead host is
 // already gone.
@@ -68,7 +71,7 @@ func (c *Client) Do(ctx context.Context, key record.Key, cmd command.Command) (r
 	}
 	if !spec.Waits {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, commandTime, errNoReply)
+		ctx, cancel = context.WithTimeoutCause(ctx, c.cfg.reply, errNoReply)
 		defer cancel()
 	}
 	if !spec.Waits && k.host != nil {

@@ -16,6 +16,9 @@ func (c *ClientConfig) Beat(every, late time.Duration) { c.heartbeat = heartbeat
 // Wait sets how long a host may take to answer a new connection, and how long a new client waits for a host that does not.
 func (c *ClientConfig) Wait(hello, patience time.Duration) { c.hello, c.patience = hello, patience }
 
+// Reply sets how long a host may take to reply to a command.
+func (c *ClientConfig) Reply(long time.Duration) { c.reply = long }
+
 // Drain sets how long a host that is ending waits for its servers.
 func (c *ServerConfig) Drain(long time.Duration) { c.drain = long }
 

@@ -84,6 +84,19 @@ func TestAHostThatIsStoppedIsNoticedAndGoesOn(t *testing.T) {
 	begin(t, c, "c").execute("e1", "echo x")
 }
 
+// A host that responds may still take too long for a command, as on an overloaded machine.
+func TestACommandThatTakesTooLongSaysSo(t *testing.T) {
+	dir := t.TempDir()
+	hostProcess(t, dir)
+	c := open(t, dir, noSpawn, func(cfg *link.ClientConfig) { cfg.Reply(time.Nanosecond) })
+	r := begin(t, c, "a")
+	_, err := command.Ask(t.Context(), c, r.key, command.ReadUsage{})
+	var told *api.Error
+	if !errors.As(err, &told) || told.Code != api.CodeKernelBusy {
+		t.Errorf("%v, want %s", err, api.CodeKernelBusy)
+	}
+}
+
 // A host that does not answer while a server starts, as on a machine without memory, keeps its kernels: the server waits for it.
 func TestANewServerWaitsForAHostThatIsStopped(t *testing.T) {
 	dir := t.TempDir()
