@@ -87,14 +87,16 @@ func (v variablesFile) save(
 	}
 	defer release()
 	defer v.remove(ctx)
+	began := time.Now()
 	made, err := command.Ask(ctx, v.host, key, asking)
 	switch {
 	case errors.Is(err, command.ErrKernelBusy):
 		return nil, api.Errorf(api.CodeKernelBusy, "the interpreter is busy, perhaps with a background task that does not yield; try again")
 	case errors.Is(err, command.ErrTooOld):
 		return nil, api.Errorf(api.CodeNotImplemented, "the process that runs this kernel belongs to an earlier version and cannot save these variables; reset the session")
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return nil, api.Errorf(api.CodeKernelBusy, "saving the variables took longer than %s and was abandoned"+unchanged, saveTime)
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, api.Errorf(api.CodeKernelBusy,
+			"saving the variables was abandoned after %s, all the time that there was for it"+unchanged, time.Since(began).Round(time.Second))
 	case err != nil:
 		return nil, fmt.Errorf("save the variables: %w", err)
 	case made.Reason != "":
