@@ -31,7 +31,7 @@ const (
 	patience        = 2 * time.Minute  // how long anything may take
 	programPatience = 10 * time.Minute // how long a program of many such steps may take
 	startup         = 2 * time.Minute  // how long a server may take to be ready
-	ending          = time.Minute      // how long a server may take to end on a busy disk; Terminate checks SIGTERM against the contract
+	ending          = 2 * time.Minute  // how long a server may take to end on a busy disk; Terminate checks SIGTERM against the contract
 )
 
 // binary is the program under test.

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	trialStart   = 30 * time.Second // how long a server may take to be ready
-	trialEnd     = 20 * time.Second // how long it may take to end, and its host after it
-	trialWorkers = 8                // checks at a time
+	trialStart   = 2 * time.Minute                        // how long a server may take to be ready
+	trialEnd     = sessionsStop + hostStop + shutdownTime // how long it may take to end, and its host after it
+	trialWorkers = 8                                      // checks at a time
 )
 
 // runBattery runs the quick checks against a server of its own, which leaves nothing behind, and prints how they ended.
@@ -174,7 +174,6 @@ func startTrial(ctx context.Context, c config, configFile string) (t *trial, err
 	select {
 	case url := <-printed:
 		base := strings.TrimSuffix(url, "/")
-		base = strings.TrimSuffix(base, "/")
 		var token string // not of the URL: it does not hold a preset one
 		if token, err = given("", "", filepath.Join(state, "token")); err == nil {
 			t.server = battery.Server{Client: client.New(base, token), URL: base, Token: token}

@@ -39,8 +39,8 @@ import (
 const shutdownTime = 4 * time.Second
 
 // sessionsStop bounds the end of all kernels when the server ends with them. Interpreters that do not end are killed long before,
-// so that only a machine that is very busy needs it.
-const sessionsStop = 20 * time.Second
+// so that only a machine that is very busy needs it, or one with many kernels to save.
+const sessionsStop = time.Minute
 
 // hostStop bounds the end of hosts with all of their kernels.
 const hostStop = 30 * time.Second
