@@ -37,6 +37,7 @@ from .wire import FIRST_FD, Channel, decode, encode, move_up_front, pair
 
 _START_PATIENCE = 120.0  # s, as the host has, for a child to become what it was started as
 _STOP_PATIENCE = 0.25  # s for a process to stop
+_MOST_SAID = 1000  # characters of an error: the host reads packets of limited size, and a program's name can be long
 
 
 def main() -> Next:
@@ -146,7 +147,7 @@ class Init:
         try:
             self._handlers[op](id, message["body"], fds)
         except StepError as e:
-            self._channel.send(encode(op="failed", id=id, error=str(e), step=e.step, errno=e.errno))
+            self._channel.send(encode(op="failed", id=id, error=str(e)[:_MOST_SAID], step=e.step, errno=e.errno))
         except Exception as e:
             self._failed(id, op, e)
         finally:
@@ -155,7 +156,8 @@ class Init:
                     os.close(fd)
 
     def _failed(self, id: int, op: str, error: Exception) -> None:
-        self._channel.send(encode(op="failed", id=id, error=f"{op}: {error}", errno=getattr(error, "errno", None) or 0))
+        said = f"{op}: {error}"[:_MOST_SAID]
+        self._channel.send(encode(op="failed", id=id, error=said, errno=getattr(error, "errno", None) or 0))
 
     def _park(self, id: int, body: dict, fds: list[int]) -> None:
         interpreter.engine = body.pop("engine")

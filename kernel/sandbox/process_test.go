@@ -1,0 +1,32 @@
+package sandbox_test
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"talaria/kernel"
+)
+
+func TestAProgramWithALongNameDoesNotEndTheSandbox(t *testing.T) {
+	dir := stateDir(t)
+	b := newBackend(t, dir)
+	s := create(t, b, environment(t), false)
+	if err := s.Seal(t.Context(), newSpec(t, dir)); err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Start(t.Context(), kernel.Program{Args: []string{strings.Repeat("x", 100<<10)}})
+	if err == nil {
+		closeStreams(p)
+	}
+	if !errors.Is(err, syscall.ENAMETOOLONG) {
+		t.Errorf("a name of 100 KiB: %.200v", err)
+	}
+	p, err = s.Start(t.Context(), kernel.Program{Args: []string{"/bin/true"}})
+	if err != nil {
+		t.Fatalf("another program: %v", err)
+	}
+	defer closeStreams(p)
+	<-p.Done()
+}
