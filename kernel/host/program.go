@@ -208,7 +208,7 @@ func (p *program) isLeft() bool {
 
 // startError tells a program or folder that does not exist from other failures.
 func startError(err error) error {
-	for _, missing := range []syscall.Errno{syscall.ENOENT, syscall.ENOTDIR, syscall.EACCES, syscall.ENOEXEC} {
+	for _, missing := range []syscall.Errno{syscall.ENOENT, syscall.ENOTDIR, syscall.EACCES, syscall.ENOEXEC, syscall.ENAMETOOLONG} {
 		if errors.Is(err, missing) {
 			return command.ErrNoProgram
 		}

@@ -157,3 +157,9 @@ func TestEndedProgramsAreBounded(t *testing.T) {
 		t.Errorf("%d ended programs are kept", n)
 	}
 }
+
+func TestANameThatIsTooLongIsThatOfNoProgram(t *testing.T) {
+	if err := startError(fmt.Errorf("start: %w", syscall.ENAMETOOLONG)); !errors.Is(err, command.ErrNoProgram) {
+		t.Errorf("%v, want %v", err, command.ErrNoProgram)
+	}
+}
