@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -15,8 +16,12 @@ import (
 	"time"
 )
 
-// greetTime is how long a program may take to name its target.
-const greetTime = 10 * time.Second
+const (
+	// greetTime is how long a program may take to name its target.
+	greetTime = 10 * time.Second
+	// maxHead bounds the head of a request, which is kept in memory.
+	maxHead = 64 << 10
+)
 
 // AttachProxies makes two listening sockets answer as an HTTP proxy (CONNECT, and plain requests) and as a SOCKS5
 // proxy. It owns the files from now on.
@@ -87,16 +92,21 @@ func (n *Network) serveHTTP(conn net.Conn) error {
 	if err := conn.SetDeadline(time.Now().Add(greetTime)); err != nil {
 		return err
 	}
-	reader := bufio.NewReader(conn)
-	request, err := http.ReadRequest(reader)
-	if err != nil {
-		return err
-	}
 	refuse := func(status int, why string) error {
 		_, err := fmt.Fprintf(conn, "HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",
 			status, http.StatusText(status), len(why)+1, why)
 		return err
 	}
+	limited := &io.LimitedReader{R: conn, N: maxHead}
+	reader := bufio.NewReader(limited)
+	request, err := http.ReadRequest(reader)
+	if err != nil && limited.N == 0 {
+		return refuse(http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the head of the request is longer than %d bytes", maxHead))
+	}
+	if err != nil {
+		return err
+	}
+	limited.N = math.MaxInt64 // the rest is passed on
 	host, port, plain := request.URL.Hostname(), request.URL.Port(), request.Method != http.MethodConnect
 	if port == "" && plain {
 		port = "80"

@@ -494,3 +494,34 @@ func TestAPolicyThatChangesDuringADialLeavesNothingOpen(t *testing.T) {
 		t.Error("a connection that the policy forbids is still open")
 	}
 }
+
+func TestARequestWithoutEndIsNotKeptInMemory(t *testing.T) {
+	p := proxy(t, Config{Policy: policy(t, Allow, "web.test")})
+	for name, begin := range map[string]string{
+		"headers": "GET http://web.test/ HTTP/1.1\r\nHost: web.test\r\n",
+		"a line":  "GET http://web.test/",
+	} {
+		conn, err := net.Dial("tcp", p.http)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, begin); err != nil {
+			t.Fatal(err)
+		}
+		part := bytes.Repeat([]byte("a"), 1<<20)
+		if name == "headers" {
+			part = bytes.Repeat([]byte("X-A: "+strings.Repeat("a", 1017)+"\r\n"), 1<<10)
+		}
+		const sent = 64 // far more than the buffers of both sockets
+		for taken := range sent {
+			if _, err = conn.Write(part); err != nil {
+				t.Logf("%s: ended after %d MiB: %v", name, taken, err)
+				break
+			}
+		}
+		if err == nil {
+			t.Errorf("%s: %d MiB were taken", name, sent)
+		}
+	}
+}
