@@ -140,6 +140,9 @@ func (c *connection) splice(inner half) {
 	c.carry(inner, outer)
 	both.Wait()
 	_ = outer.Close()
+	if keeps, ok := inner.(interface{ drain() }); ok {
+		keeps.drain()
+	}
 	_ = inner.Close()
 }
 

@@ -31,6 +31,8 @@ const (
 	// afterClose is how long the stack remembers a connection that both sides have closed: no packet arrives late on a
 	// device.
 	afterClose = time.Second
+	// maxPause is the longest time between two looks at what a session has not taken yet.
+	maxPause = 100 * time.Millisecond
 )
 
 // netstack answers for the whole internet on a session's device.
@@ -122,6 +124,19 @@ type inside struct {
 }
 
 func (i inside) Abort() { i.endpoint.Abort() }
+
+// drain waits, after the end of both directions, until the session has taken everything: until then the stack keeps it in memory, so
+// the connection counts.
+func (i inside) drain() {
+	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
+		switch tcp.EndpointState(i.endpoint.State()) {
+		case tcp.StateEstablished, tcp.StateCloseWait, tcp.StateFinWait1, tcp.StateClosing, tcp.StateLastAck:
+			time.Sleep(pause)
+		default:
+			return
+		}
+	}
+}
 
 // watch ends a connection whose inner side has gone without closing it.
 func watch(endpoint tcpip.Endpoint) {
