@@ -19,6 +19,8 @@ import (
 const (
 	// greetTime is how long a program may take to name its target.
 	greetTime = 10 * time.Second
+	// acceptPause is how long the proxies wait if a connection cannot be had.
+	acceptPause = 10 * time.Millisecond
 	// maxHead bounds the head of a request, which is kept in memory.
 	maxHead = 64 << 10
 )
@@ -51,7 +53,11 @@ func (n *Network) acceptAll(listener net.Listener, serve func(net.Conn) error) {
 			if errors.Is(err, net.ErrClosed) || n.ctx.Err() != nil {
 				return
 			}
-			continue // the pending connection is gone, or there are no descriptors: the next one may succeed
+			// The pending connection is gone, or there are no descriptors: the next one may succeed.
+			pause, cancel := context.WithTimeout(n.ctx, acceptPause)
+			<-pause.Done()
+			cancel()
+			continue
 		}
 		select {
 		case room <- struct{}{}:

@@ -15,6 +15,8 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -523,5 +525,27 @@ func TestARequestWithoutEndIsNotKeptInMemory(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: %d MiB were taken", name, sent)
 		}
+	}
+}
+
+// failing is a listener whose connections cannot be had.
+type failing struct {
+	net.Listener
+	asked atomic.Int64
+}
+
+func (f *failing) Accept() (net.Conn, error) {
+	f.asked.Add(1)
+	return nil, syscall.EMFILE
+}
+
+func TestAHostWithoutDescriptorsDoesNotAskForConnectionsAllTheTime(t *testing.T) {
+	n := New(Config{})
+	defer n.Close()
+	f := &failing{}
+	n.work.Go(func() { n.acceptAll(f, n.serveHTTP) })
+	time.Sleep(200 * time.Millisecond)
+	if asked := f.asked.Load(); asked == 0 || asked > 100 {
+		t.Errorf("it asked %d times in 200 ms", asked)
 	}
 }
