@@ -122,16 +122,15 @@ func (n *Network) serveHTTP(conn net.Conn) error {
 	if err != nil || !ok || plain && request.URL.Scheme != "http" {
 		return refuse(http.StatusBadRequest, "this proxy accepts CONNECT host:port and http:// addresses")
 	}
+	if err := conn.SetDeadline(time.Time{}); err != nil { // the server may take longer to answer
+		return err
+	}
 	c, err := n.admit(n.ctx, to)
 	if errors.Is(err, errForbidden) {
 		return refuse(http.StatusForbidden, to.String()+" refused: "+notListed)
 	}
 	if err != nil {
 		return refuse(http.StatusBadGateway, to.String()+" cannot be reached")
-	}
-	if err := conn.SetDeadline(time.Time{}); err != nil {
-		c.drop()
-		return err
 	}
 	if plain {
 		return n.forward(c, conn, request)
@@ -220,6 +219,9 @@ func (n *Network) serveSOCKS(conn net.Conn) error {
 	if code != socksOK {
 		return answer(code)
 	}
+	if err := conn.SetDeadline(time.Time{}); err != nil { // the server may take longer to answer
+		return err
+	}
 	c, err := n.admit(n.ctx, to)
 	if errors.Is(err, errForbidden) {
 		return answer(socksForbidden)
@@ -227,7 +229,7 @@ func (n *Network) serveSOCKS(conn net.Conn) error {
 	if err != nil {
 		return answer(socksRefused)
 	}
-	if err := errors.Join(conn.SetDeadline(time.Time{}), answer(socksOK)); err != nil {
+	if err := answer(socksOK); err != nil {
 		c.drop()
 		return err
 	}

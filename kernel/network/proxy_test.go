@@ -549,3 +549,53 @@ func TestAHostWithoutDescriptorsDoesNotAskForConnectionsAllTheTime(t *testing.T)
 		t.Errorf("it asked %d times in 200 ms", asked)
 	}
 }
+
+// overdue is a connection that notes what is written while it has a deadline.
+type overdue struct {
+	net.Conn
+	deadline time.Time
+	written  []string
+}
+
+func (o *overdue) SetDeadline(at time.Time) error {
+	o.deadline = at
+	return o.Conn.SetDeadline(at)
+}
+
+func (o *overdue) Write(b []byte) (int, error) {
+	if !o.deadline.IsZero() {
+		o.written = append(o.written, string(b))
+	}
+	return o.Conn.Write(b)
+}
+
+func TestAProgramIsAnsweredHoweverLongTheServerTook(t *testing.T) {
+	n := New(Config{Policy: policy(t, Allow, "gone.test"), Resolver: nameServer(t, fixed(nil))})
+	defer n.Close()
+	for _, c := range []struct {
+		serve func(net.Conn) error
+		asked string
+		early int // answers for which there is a deadline
+	}{
+		{n.serveHTTP, "CONNECT gone.test:80 HTTP/1.1\r\nHost: gone.test:80\r\n\r\n", 0},
+		{n.serveSOCKS, "\x05\x01\x00\x05\x01\x00\x03\x09gone.test\x00\x50", 1},
+	} {
+		program, inside := net.Pipe()
+		answered := make(chan []byte)
+		go func() {
+			_, _ = io.WriteString(program, c.asked)
+		}()
+		go func() {
+			all, _ := io.ReadAll(program)
+			answered <- all
+		}()
+		o := &overdue{Conn: inside}
+		if err := c.serve(o); err != nil {
+			t.Error(err)
+		}
+		inside.Close()
+		if answer := <-answered; len(answer) < 12 || len(o.written) != c.early {
+			t.Errorf("%.7q is answered with %q, of which %q had a deadline from before the server was dialled", c.asked, answer, o.written)
+		}
+	}
+}
