@@ -166,6 +166,26 @@ func TestPackagesAreInstalledIntoASession(t *testing.T) {
 	}
 }
 
+// A server that is killed, or an interrupt at the wrong time, can leave a layer that is no longer in force.
+func TestLayersThatAreNoLongerInForceGoWithTheNextInstallation(t *testing.T) {
+	r, index := packaged(t, nil)
+	s := r.session(api.SessionRequest{})
+	execute(t, s, "install a==1")
+	execute(t, s, "install a==2")
+	current, err := filepath.Glob(filepath.Join(r.dir, "sessions", "*", "packages", "current"))
+	if err != nil || len(current) != 1 {
+		t.Fatal(current, err)
+	}
+	if err := os.MkdirAll(filepath.Join(filepath.Dir(current[0]), "0001", "lib"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, s, "install a==3")
+	if diff := cmp.Diff([]string{"a-3.dist-info", "a.py"}, r.layer(t)); diff != "" {
+		t.Error(diff)
+	}
+	r.tidy(t, index)
+}
+
 func TestWhatAnInstallerPrintsIsBoundedAndSaidSo(t *testing.T) {
 	r, _ := packaged(t, nil)
 	var text strings.Builder

@@ -49,12 +49,22 @@ func (p *Packages) putInForce(ctx context.Context) ([]command.Package, error) {
 	if err := p.in.Dir.Point(currentLayer, layer); err != nil {
 		return nil, errors.Join(err, p.in.Dir.Remove(ctx, layer))
 	}
-	if before != "" {
-		if err := p.in.Dir.Remove(ctx, before); err != nil {
-			p.in.Log.Warn("remove the packages that were replaced", "error", err)
-		}
+	if err := p.removeOthers(context.WithoutCancel(ctx), layer); err != nil { // nobody else would remove them
+		p.in.Log.Warn("remove the packages that were replaced", "error", err)
 	}
 	return changed, nil
+}
+
+// removeOthers removes all layers that are not in force: the one before, and what a server left that was killed.
+func (p *Packages) removeOthers(ctx context.Context, layer string) error {
+	entries, err := p.in.Dir.List("")
+	errs := []error{err}
+	for _, e := range entries {
+		if e.Path != currentLayer && e.Path != layer {
+			errs = append(errs, p.in.Dir.Remove(ctx, e.Path))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // distribution matches the name of an installed package's metadata folder.
