@@ -137,15 +137,25 @@ func (p *Packages) clearStage() error {
 	return nil
 }
 
-// Capture returns the layer in force with its files kept by keep, or nil if there is none.
+// Capture returns the layer in force with its files kept by keep, or nil if there is none. An installation may replace the layer
+// meanwhile, and removes it then: so it is captured again if it is no longer the one in force.
 func (p *Packages) Capture(ctx context.Context, keep workspace.Keep) (*workspace.Manifest, error) {
-	layer, err := p.in.Dir.Target(currentLayer)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	for {
+		layer, err := p.in.Dir.Target(currentLayer)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		captured, err := p.captureLayer(ctx, layer, keep)
+		if now, _ := p.in.Dir.Target(currentLayer); now == layer || ctx.Err() != nil {
+			return captured, err
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
+}
+
+func (p *Packages) captureLayer(ctx context.Context, layer string, keep workspace.Keep) (*workspace.Manifest, error) {
 	dir, err := workspace.Open(filepath.Join(p.in.SessionsDir, p.in.ID, workspace.PackagesFolder, layer))
 	if err != nil {
 		return nil, err
