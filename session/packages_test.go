@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -271,8 +272,19 @@ func TestAnInstallationDoesNotOutliveItsServer(t *testing.T) {
 			id := submit(t, s, "install wait")
 			<-index.in
 			end(r)
+			dirs, err := filepath.Glob(filepath.Join(r.dir, "sessions", "*", "packages"))
+			if err != nil || len(dirs) != 1 {
+				t.Fatal(dirs, err)
+			}
+			stage := filepath.Join(filepath.Dir(dirs[0]), "stage")
+			if err := os.MkdirAll(filepath.Join(stage, "tmp"), 0o700); err != nil { // as a process that is killed leaves it
+				t.Fatal(err)
+			}
 			r.open()
-			s, err := r.Get("ann", "x")
+			if _, err := os.Stat(stage); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the stage is left: %v", err)
+			}
+			s, err = r.Get("ann", "x")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -73,12 +73,14 @@ func (m *Manager) recover(ctx context.Context) error {
 	}
 	taken := map[record.Key]bool{}
 	var lost []kernel.Handle
+	var loaded []*Session
 	for i, row := range rows {
 		s, err := m.load(ctx, row.N, row.ID)
 		if err != nil {
 			return fmt.Errorf("session %s: %w", row.ID, err)
 		}
 		defer s.Release()
+		loaded = append(loaded, s)
 		var alive bool
 		err = s.do(ctx, func(own context.Context) (err error) {
 			if alive, err = s.takeOver(own, row, open[i]); err == nil {
@@ -106,8 +108,13 @@ func (m *Manager) recover(ctx context.Context) error {
 		return err
 	}
 	strangers := slices.DeleteFunc(known, func(key record.Key) bool { return taken[key] })
-	if err := m.stopOrphans(ctx, strangers); err != nil {
+	if err := m.stopOrphans(ctx, strangers); err != nil { // the installers among them
 		return err
+	}
+	for _, s := range loaded {
+		if err := s.packages.Tidy(); err != nil {
+			s.log.Warn("remove what an installation of the last server left", "error", err)
+		}
 	}
 	return m.sweepFolders(ctx)
 }

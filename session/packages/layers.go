@@ -124,6 +124,17 @@ func (p *Packages) Clear(ctx context.Context) error {
 	return nil
 }
 
+// Tidy removes what the installation of a server that was killed left behind.
+func (p *Packages) Tidy() error {
+	select {
+	case p.turn <- struct{}{}:
+		defer p.leave()
+		return p.clearStage()
+	default: // an installation runs, and has removed it
+		return nil
+	}
+}
+
 // clearStage removes what an installation left behind.
 func (p *Packages) clearStage() error {
 	dir, err := workspace.Open(filepath.Join(p.in.SessionsDir, p.in.ID))
