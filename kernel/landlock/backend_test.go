@@ -303,3 +303,28 @@ func TestThereIsNoWayOutToBeMade(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestASandboxThatCannotBeStartedLeavesNoDirectory(t *testing.T) {
+	dir := kerneltest.StateDir(t)
+	b := newBackend(t, dir)
+	env := environment(t)
+	python := filepath.Join(t.TempDir(), "python")
+	if err := os.Symlink(env.Python, python); err != nil {
+		t.Fatal(err)
+	}
+	env.Python = python
+	s, err := b.Create(t.Context(), env, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Close(), os.Remove(python)); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := b.Create(t.Context(), env, true); err == nil {
+		_ = s.Close()
+		t.Fatal("a sandbox was made without an interpreter")
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "sessions", ".own-*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}

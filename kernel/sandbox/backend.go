@@ -203,7 +203,7 @@ func (b *Backend) start(ctx context.Context, env kernel.Environment, op string) 
 		return nil, err
 	}
 	if err := s.launch(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.removeScratch())
 	}
 	err = b.library.compile(ctx, env) // the rest, which pid 1 does not import until it is told to do something
 	if err == nil {
