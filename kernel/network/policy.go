@@ -134,7 +134,8 @@ func unmapPrefix(p netip.Prefix) netip.Prefix {
 	return p
 }
 
-var profile = idna.New(idna.MapForLookup(), idna.StrictDomainName(false), idna.Transitional(false))
+// Hyphens may be anywhere, as in r3---sn-4g5e6nsz.googlevideo.com.
+var profile = idna.New(idna.MapForLookup(), idna.StrictDomainName(false), idna.CheckHyphens(false), idna.Transitional(false))
 
 // canonicalName returns a name in the form that rules use, or "" if it is not a name.
 func canonicalName(name string) string {

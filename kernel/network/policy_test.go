@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"golang.org/x/net/dns/dnsmessage"
 )
 
 func TestEntriesAreReadOrRefusedWithTheReason(t *testing.T) {
@@ -53,6 +55,21 @@ func TestEntriesAreReadOrRefusedWithTheReason(t *testing.T) {
 	} {
 		if r, err := ParseRule(entry); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is %+v (%v), want an error with %q", entry, r, err, want)
+		}
+	}
+}
+
+// Servers of content have names with hyphens where only names in punycode have them otherwise.
+func TestNamesMayHaveHyphensAnywhere(t *testing.T) {
+	n := New(Config{Policy: policy(t, Full)})
+	defer n.Close()
+	for _, name := range []string{"r3---sn-4g5e6nsz.example.org", "ab--cd.example.org"} {
+		var m dnsmessage.Message
+		if err := m.Unpack(n.answerDNS(question(t, name+".", dnsmessage.TypeA))); err != nil || len(m.Answers) != 1 {
+			t.Errorf("%s has no address: %v %v", name, m.RCode, err)
+		}
+		if r, err := ParseRule(name); err != nil || r.Name != name {
+			t.Errorf("%s is %+v (%v)", name, r, err)
 		}
 	}
 }
