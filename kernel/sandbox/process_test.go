@@ -30,3 +30,20 @@ func TestAProgramWithALongNameDoesNotEndTheSandbox(t *testing.T) {
 	defer closeStreams(p)
 	<-p.Done()
 }
+
+func TestAnArgumentMayBeMarkup(t *testing.T) {
+	dir := stateDir(t)
+	b := newBackend(t, dir)
+	s := create(t, b, environment(t), false)
+	if err := s.Seal(t.Context(), newSpec(t, dir)); err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Start(t.Context(), kernel.Program{Args: []string{"/bin/true", strings.Repeat("<b>&amp;", 100<<10/8)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeStreams(p)
+	if <-p.Done(); p.Exit() != (kernel.Exit{}) {
+		t.Errorf("it ended with %+v", p.Exit())
+	}
+}
