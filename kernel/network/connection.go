@@ -31,7 +31,7 @@ type connection struct {
 func (n *Network) admit(ctx context.Context, t target) (*connection, error) {
 	if why := n.policy().permits(t); why != "" {
 		n.deny("connection to", t.String(), why)
-		return nil, errForbidden
+		return nil, refusal(why)
 	}
 	c := &connection{n: n, to: t}
 	n.mu.Lock()
@@ -41,12 +41,12 @@ func (n *Network) admit(ctx context.Context, t target) (*connection, error) {
 		return nil, ErrClosed
 	case len(n.open) >= n.cfg.MaxConnections:
 		n.mu.Unlock()
-		n.deny("connection to", t.String(), "the session has reached its limit of open connections; close some")
-		return nil, errForbidden
+		n.deny("connection to", t.String(), manyOpen)
+		return nil, refusal(manyOpen)
 	case n.spent():
 		n.mu.Unlock()
-		n.deny("connection to", t.String(), "the session has reached its limit of bytes sent and received")
-		return nil, errForbidden
+		n.deny("connection to", t.String(), manyBytes)
+		return nil, refusal(manyBytes)
 	}
 	n.open[c] = struct{}{}
 	n.mu.Unlock()
@@ -63,7 +63,7 @@ func (n *Network) admit(ctx context.Context, t target) (*connection, error) {
 	ended := c.connected(outer)
 	if policy := n.policy(); ended || policy.permits(t) != "" || !c.reached(policy) { // the policy was changed, or the network closed, meanwhile
 		c.drop()
-		return nil, errForbidden
+		return nil, refusal(changed)
 	}
 	return c, nil
 }
@@ -157,7 +157,7 @@ func (c *connection) carry(to, from half) {
 		if got > 0 {
 			c.n.bytes.Add(int64(got))
 			if c.n.spent() {
-				c.n.deny("connection to", c.to.String(), "the session has reached its limit of bytes sent and received")
+				c.n.deny("connection to", c.to.String(), manyBytes)
 				c.abort()
 				return
 			}

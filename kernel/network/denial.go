@@ -23,6 +23,9 @@ const (
 	notListed    = "not in this session's network.allow"
 	notPublic    = "it is not part of the public network, and this session's network.allow does not list it"
 	noNetworkNow = "this session has no network"
+	manyOpen     = "the session has reached its limit of open connections; close some"
+	manyBytes    = "the session has reached its limit of bytes sent and received"
+	changed      = "the session's network was changed"
 )
 
 // denials reports what was refused, and keeps a session that is refused all the time from flooding the reports.

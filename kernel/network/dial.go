@@ -18,6 +18,11 @@ const dialTime = 30 * time.Second
 // errForbidden is the refusal of an address that a permitted name resolved to.
 var errForbidden = errors.New("forbidden address")
 
+// refusal says why a session may not have a connection.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
 // target is where a connection goes: a name, or an address if name is "".
 type target struct {
 	name string
@@ -88,6 +93,7 @@ func (n *Network) dial(ctx context.Context, t target) (net.Conn, error) {
 			why = fmt.Sprintf("it resolves to %v, which is not part of the public network; list the address too", refused.Load())
 		}
 		n.deny("connection to", t.String(), why)
+		return nil, refusal(why)
 	}
 	return conn, err
 }

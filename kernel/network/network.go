@@ -75,7 +75,7 @@ func (n *Network) SetPolicy(p Policy) {
 	}
 	n.mu.Unlock()
 	for _, c := range ended {
-		n.deny("connection to", c.to.String(), "the session's network was changed")
+		n.deny("connection to", c.to.String(), changed)
 		c.abort()
 	}
 }

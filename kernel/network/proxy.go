@@ -126,8 +126,8 @@ func (n *Network) serveHTTP(conn net.Conn) error {
 		return err
 	}
 	c, err := n.admit(n.ctx, to)
-	if errors.Is(err, errForbidden) {
-		return refuse(http.StatusForbidden, to.String()+" refused: "+notListed)
+	if why := refusal(""); errors.As(err, &why) {
+		return refuse(http.StatusForbidden, to.String()+" refused: "+string(why))
 	}
 	if err != nil {
 		return refuse(http.StatusBadGateway, to.String()+" cannot be reached")
@@ -223,7 +223,7 @@ func (n *Network) serveSOCKS(conn net.Conn) error {
 		return err
 	}
 	c, err := n.admit(n.ctx, to)
-	if errors.Is(err, errForbidden) {
+	if errors.As(err, new(refusal)) {
 		return answer(socksForbidden)
 	}
 	if err != nil {

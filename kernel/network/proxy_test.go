@@ -599,3 +599,34 @@ func TestAProgramIsAnsweredHoweverLongTheServerTook(t *testing.T) {
 		}
 	}
 }
+
+func TestTheProxySaysWhyItRefuses(t *testing.T) {
+	server := echo(t)
+	port := portOf(t, server)
+	p := proxy(t, Config{
+		Policy: policy(t, Allow, "inside.test", "127.0.0.1"), MaxConnections: 1,
+		Resolver: nameServer(t, fixed(map[string]string{"inside.test": "127.0.0.2"})),
+	})
+	refused := func(to string) string {
+		conn, err := net.Dial("tcp", p.http)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", to, to)
+		all, err := io.ReadAll(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(all)
+	}
+	if got := refused("inside.test:" + port); !strings.Contains(got, "it resolves to 127.0.0.2") {
+		t.Errorf("a private address: %q", got)
+	}
+	if _, err := p.through(t, server); err != nil {
+		t.Fatal(err)
+	}
+	if got := refused(server); !strings.Contains(got, "its limit of open connections") {
+		t.Errorf("one connection too many: %q", got)
+	}
+}
