@@ -1,10 +1,12 @@
 package session_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"talaria/api"
 	"talaria/session"
@@ -70,5 +72,39 @@ func TestTheServerStartsThoughABodyCannotBeRead(t *testing.T) {
 	}
 	if e := execute(t, s, "print after"); e.Status != api.StatusOK || e.Text != "after\n" {
 		t.Errorf("the next cell: %s %q", e.Status, e.Text)
+	}
+}
+
+// Files of the cut end have rows of their own. One that stayed would be in the way of the next file at its place.
+func TestASessionGoesOnAfterAPowerFailureThatCutFilesOff(t *testing.T) {
+	r := scripted(t, nil)
+	s := r.session(api.SessionRequest{ID: ptr("x")})
+	lost := execute(t, s, "print before\ndisplay 100000\nfiles 30")
+	if len(lost.Artifacts) != 30 {
+		t.Fatalf("the cell made %d files", len(lost.Artifacts))
+	}
+	r.boot = "another boot"
+	r.crash()
+	for _, a := range lost.Artifacts {
+		if err := os.RemoveAll(filepath.Join(r.dir, "artifacts", a.SHA256[:2])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shortenBody(t, r)
+	r.open()
+	s, err := r.Get("ann", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	e, err := s.Wait(soon, submit(t, s, "write new text"))
+	if err != nil || e.Status != api.StatusOK || len(e.Artifacts) != 1 {
+		r.sql(`DELETE FROM artifacts`) // so that the session can end
+		t.Fatalf("the next cell is %s with %v, %v", e.Status, e.Artifacts, err)
+	}
+	now(t, s) // without gaps
+	if again := wait(t, s, lost.ID); again.Status != api.StatusOK || len(again.Outputs) != 1 {
+		t.Errorf("the cell whose end is lost is %s with %d outputs", again.Status, len(again.Outputs))
 	}
 }

@@ -60,7 +60,7 @@ func (s *Store) ExecutionEvents(ctx context.Context, session int64, execution st
 	}
 	var first []Event
 	if queued.Valid && queued.Int64 > after {
-		if first, err = s.events(ctx, `WHERE session = ? AND seq = ?`, session, queued.Int64); err != nil {
+		if first, err = s.events(ctx, `WHERE session = ? AND seq = ? AND execution_id = ?`, session, queued.Int64, execution); err != nil {
 			return nil, err
 		}
 	}

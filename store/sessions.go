@@ -208,12 +208,51 @@ func (t *Tx) UpdateLogID(n int64, id string) error {
 	return t.one(`UPDATE sessions SET log_id = ? WHERE n = ?`, id, n)
 }
 
-// TruncateLog drops the events after last.
+// TruncateLog drops the events after last and the artifacts among them. Executions whose places lie there end at last.
 func (t *Tx) TruncateLog(n, last int64) error {
-	if err := t.exec(`DELETE FROM events WHERE session = ? AND seq > ?`, n, last); err != nil {
+	digests, err := t.bodiesAfter(n, last)
+	if err != nil {
 		return err
 	}
-	return t.one(`UPDATE sessions SET last_seq = ? WHERE n = ?`, last, n)
+	for _, digest := range digests {
+		if _, err := t.releaseBody(n, digest); err != nil {
+			return err
+		}
+	}
+	err = t.one(`UPDATE sessions SET last_seq = ?2, log_bytes = log_bytes -
+		(SELECT coalesce(sum(size), 0) + ?3 * count(*) FROM events WHERE session = ?1 AND seq > ?2) WHERE n = ?1`, n, last, EventCost)
+	if err != nil {
+		return err
+	}
+	for _, query := range []string{
+		`DELETE FROM events WHERE session = ?1 AND seq > ?2`,
+		`DELETE FROM artifacts WHERE session = ?1 AND seq > ?2`,
+		`UPDATE executions SET queued_seq = min(queued_seq, ?2 + 1), started_seq = min(started_seq, ?2),
+			finished_seq = min(finished_seq, ?2) WHERE session = ?1`,
+		`UPDATE documents SET through = min(through, ?2) WHERE session = ?1`, // new cells are shown
+	} {
+		if err := t.exec(query, n, last); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bodiesAfter lists the digests of the bodies of the events after a position, one for each event.
+func (t *Tx) bodiesAfter(session, seq int64) (digests []string, err error) {
+	rows, err := t.rows(`SELECT digest FROM events WHERE session = ? AND seq > ? AND digest IS NOT NULL`, session, seq)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var digest string
+		if err := rows.Scan(&digest); err != nil {
+			return nil, err
+		}
+		digests = append(digests, digest)
+	}
+	return digests, rows.Err()
 }
 
 // PutNotebook stores an imported notebook, which hides the executions so far.

@@ -384,3 +384,65 @@ func TestALoginEndsWithItsTokenItsTimeOrItsLogout(t *testing.T) {
 		t.Errorf("the tokens are %+v, %v", list, err)
 	}
 }
+
+func TestACutLogTakesWhatHadItsPlaceThere(t *testing.T) {
+	s := open(t, t.TempDir())
+	ids := []string{"before", "across", "after"}
+	do(t, s, func(tx *store.Tx) error {
+		if err := tx.InsertSession(sample(1, "ann", "x")); err != nil {
+			return err
+		}
+		for i, seq := range []int64{1, 3, 6} { // each is queued, starts, and ends two later
+			n, err := tx.InsertExecution(store.Execution{Session: 1, ID: ids[i], QueuedSeq: seq, Status: api.StatusQueued, State: api.VariablesKept})
+			err = errors.Join(err, tx.FinishExecution(store.Execution{N: n, Status: api.StatusOK, State: api.VariablesKept, StartedSeq: seq + 1,
+				FinishedSeq: seq + 2, FinishedAt: &seq}))
+			if err != nil {
+				return err
+			}
+		}
+		for seq := int64(1); seq <= 8; seq++ {
+			e := store.Event{Seq: seq, Type: "t", ExecutionID: ids[min((seq-1)/2, 2)], Size: 10, Digest: "body"}
+			err := errors.Join(tx.InsertEvent(1, e), tx.InsertArtifact(1, store.Artifact{Seq: seq, Path: "p", Change: api.Created}),
+				insertRef(tx, 1, "body", store.RefEvent))
+			if err != nil {
+				return err
+			}
+		}
+		all := int64(8 * (10 + store.EventCost))
+		if err := tx.PutDocument(1, api.Document{Through: 8}); err != nil {
+			return err
+		}
+		return tx.Advance(1, store.Progress{LastSeq: new(int64(8)), LogBytes: all})
+	})
+	do(t, s, func(tx *store.Tx) error { return tx.TruncateLog(1, 4) })
+	row, err := s.SessionNumber(t.Context(), 1)
+	if err != nil || row.LastSeq != 4 || row.LogBytes != 4*(10+store.EventCost) {
+		t.Errorf("the log ends at %d and has %d bytes, %v", row.LastSeq, row.LogBytes, err)
+	}
+	if list, err := s.Artifacts(t.Context(), 1, 0, 10); err != nil || len(list) != 4 || list[0].Seq != 4 {
+		t.Errorf("the artifacts are %+v, %v", list, err)
+	}
+	if d, err := s.Document(t.Context(), 1); err != nil || d.Through != 4 {
+		t.Errorf("the document has the executions through %d, %v", d.Through, err)
+	}
+	do(t, s, func(tx *store.Tx) error { // others take the places
+		for seq := int64(5); seq <= 8; seq++ {
+			if err := tx.InsertEvent(1, store.Event{Seq: seq, Type: "t", ExecutionID: "new", Body: []byte("{}")}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for i, want := range []int{2, 2, 0} {
+		if list, err := s.ExecutionEvents(t.Context(), 1, ids[i], 0, 10); err != nil || len(list) != want {
+			t.Errorf("the execution %s has %d events, %v", ids[i], len(list), err)
+		}
+	}
+	do(t, s, func(tx *store.Tx) error {
+		_, _, unused, err := tx.TrimLog(1, 5)
+		if len(unused) != 1 {
+			t.Errorf("the bodies that nothing has any more are %q", unused)
+		}
+		return err
+	})
+}
