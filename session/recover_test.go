@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -107,4 +108,64 @@ func TestASessionGoesOnAfterAPowerFailureThatCutFilesOff(t *testing.T) {
 	if again := wait(t, s, lost.ID); again.Status != api.StatusOK || len(again.Outputs) != 1 {
 		t.Errorf("the cell whose end is lost is %s with %d outputs", again.Status, len(again.Outputs))
 	}
+}
+
+func TestTheNextServerFinishesARollbackOfFilesThatTheEndOfOneCutOff(t *testing.T) {
+	for _, kernel := range []string{"a kernel"} {
+		t.Run(kernel, func(t *testing.T) {
+			r := scripted(t, nil)
+			s := r.session(api.SessionRequest{ID: ptr("x")})
+			execute(t, s, "files 3000")
+			c, err := s.Checkpoint(t.Context(), api.CheckpointRequest{Level: ptr(api.CheckpointFiles)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			files := filepath.Join(r.dir, "sessions", "*", "workspace", "file*")
+			for _, name := range matches(t, files) {
+				if err := os.Remove(name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if kernel == "no kernel" {
+				dead(t, s)
+			}
+			restoring := whenFolder(t, filepath.Dir(files), syscall.IN_CREATE)
+			ended := make(chan error, 1)
+			go func() {
+				_, err := s.Rollback(context.Background(), api.RollbackRequest{CheckpointID: &c.ID, What: ptr(api.RollbackFiles)})
+				ended <- err
+			}()
+			restoring()
+			r.leave()
+			if err := <-ended; err == nil {
+				t.Skip("SKIP: the rollback was faster than the end of the server")
+			}
+			r.open()
+			if got := matches(t, files); len(got) != 3000 {
+				t.Errorf("%d files are back", len(got))
+			}
+			s, err = r.Get("ann", "x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Release()
+			for _, e := range now(t, s) {
+				if b, ok := e.Body.(api.RolledBack); ok && len(b.NotRestored) > 0 {
+					t.Errorf("not restored: %+v", b.NotRestored)
+				}
+			}
+			if events := shape(now(t, s)); strings.Count(events, "rolled_back") != 1 {
+				t.Errorf("the log ends with %s", events[max(0, len(events)-200):])
+			}
+		})
+	}
+}
+
+func matches(t *testing.T, pattern string) []string {
+	t.Helper()
+	list, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
 }

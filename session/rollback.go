@@ -181,6 +181,9 @@ func (s *Session) rollBack(ctx context.Context, r rollback, target, undo store.C
 	files := change{}
 	if r.files() {
 		restored, err := s.restoreFiles(ctx, r, target, undo)
+		if err != nil && ctx.Err() != nil { // likewise
+			return reply, err
+		}
 		if err != nil {
 			s.log.Error("bring files back", "error", err)
 			reply.NotRestored = append(reply.NotRestored, api.NotRestored{Name: "files", Reason: "restoring the files failed: " + errorWords(err)})

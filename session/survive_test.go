@@ -274,6 +274,12 @@ func TestAShutdownDuringTheSearchForChangedFilesLeavesThemToTheNextServer(t *tes
 // whenListed watches a folder; the function that it returns waits until a program starts to list it.
 func whenListed(t *testing.T, pattern string) func() {
 	t.Helper()
+	return whenFolder(t, pattern, syscall.IN_ACCESS)
+}
+
+// whenFolder is whenListed for other events of inotify.
+func whenFolder(t *testing.T, pattern string, events uint32) func() {
+	t.Helper()
 	folders, err := filepath.Glob(pattern)
 	if err != nil || len(folders) != 1 {
 		t.Fatalf("folders %v (%v)", folders, err)
@@ -283,7 +289,7 @@ func whenListed(t *testing.T, pattern string) func() {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { syscall.Close(fd) })
-	if _, err := syscall.InotifyAddWatch(fd, folders[0], syscall.IN_ACCESS|syscall.IN_ONLYDIR); err != nil {
+	if _, err := syscall.InotifyAddWatch(fd, folders[0], events|syscall.IN_ONLYDIR); err != nil {
 		t.Fatal(err)
 	}
 	return func() {
