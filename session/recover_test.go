@@ -111,7 +111,7 @@ func TestASessionGoesOnAfterAPowerFailureThatCutFilesOff(t *testing.T) {
 }
 
 func TestTheNextServerFinishesARollbackOfFilesThatTheEndOfOneCutOff(t *testing.T) {
-	for _, kernel := range []string{"a kernel"} {
+	for _, kernel := range []string{"a kernel", "no kernel"} {
 		t.Run(kernel, func(t *testing.T) {
 			r := scripted(t, nil)
 			s := r.session(api.SessionRequest{ID: ptr("x")})

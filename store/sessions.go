@@ -376,10 +376,10 @@ func (f SessionFilter) clauses() (string, []any) {
 	return `WHERE ` + strings.Join(where, " AND ") + ` ORDER BY n DESC LIMIT ?`, append(args, f.Limit)
 }
 
-// OpenSessions lists, those beside others last, the sessions that had a kernel, executions that had not ended or after which something was to be done, or open
-// questions when the last server ended.
+// OpenSessions lists, those beside others last, the sessions that had a kernel, executions that had not ended or after which something was to be done, open
+// questions, or a rollback under way when the last server ended.
 func (s *Store) OpenSessions(ctx context.Context) ([]Session, error) {
-	return s.sessions(ctx, `WHERE owner <> '' AND (state NOT IN ('dead', 'hibernated')
+	return s.sessions(ctx, `WHERE owner <> '' AND (state NOT IN ('dead', 'hibernated') OR rollback IS NOT NULL
 		OR EXISTS (SELECT 1 FROM executions WHERE session = sessions.n AND finished_at IS NULL)
 		OR EXISTS (SELECT 1 FROM executions WHERE session = sessions.n AND after_cell IS NOT NULL)
 		OR EXISTS (SELECT 1 FROM approvals WHERE session = sessions.n AND decision = '')) ORDER BY beside <> 0, n`)
