@@ -278,3 +278,39 @@ func TestAResetOfAKernelWhoseVariablesAreSavedCancelsWhatWaits(t *testing.T) {
 		t.Errorf("the next cell is %s in generation %d", e.Status, e.Generation)
 	}
 }
+
+func TestTheEndOfAServerThatSavesTheVariablesOfAnIdleKernelLosesNone(t *testing.T) {
+	h := new(hookedHost)
+	r, _, _, s, _ := saving(t, func(cfg *session.Config) {
+		if h.Host == nil {
+			h.Host = cfg.Host
+		}
+		cfg.Host = h
+	})
+	begun := make(chan struct{})
+	h.on(func(ctx context.Context, key record.Key, c command.Command) (any, error) {
+		if _, ok := c.(command.SaveVariables); !ok {
+			return h.Host.Do(ctx, key, c)
+		}
+		close(begun)
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	})
+	if err := s.Update(t.Context(), api.SessionPatch{IdleTimeoutS: ptr(0.05)}); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	r.leave()
+	h.on(nil)
+	r.open()
+	again, err := r.Get("ann", s.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Release()
+	eventually(t, func() bool {
+		state := again.Info(t.Context()).State
+		return state == api.StateHibernated || state == api.StateDead
+	})
+	wantVariables(t, api.StateHibernated, again)
+}

@@ -65,7 +65,7 @@ func (s *Session) reap(ctx context.Context) {
 	}
 	done, err := s.hibernateIdle(ctx)
 	switch {
-	case done:
+	case done, ctx.Err() != nil: // the next server reaps it
 		return
 	case hasCode(err, api.CodeDiskFull): // its variables can be saved when there is space again
 		s.log.Debug("an idle kernel stays, since the state disk is nearly full", "error", err)
