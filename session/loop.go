@@ -197,7 +197,11 @@ func (s *Session) hand(ctx context.Context, r *execution) bool {
 	}
 	if r.row.Checkpoint && !r.checkpointed {
 		r.checkpointed = true
-		if _, err := s.makeCheckpoint(ctx, wanted{}); err != nil {
+		_, err := s.makeCheckpoint(ctx, wanted{})
+		if err != nil && ctx.Err() != nil { // the next server makes it
+			return false
+		}
+		if err != nil {
 			s.log.Error("make a checkpoint before a cell", "error", err)
 		}
 	}

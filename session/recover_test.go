@@ -169,3 +169,25 @@ func matches(t *testing.T, pattern string) []string {
 	}
 	return list
 }
+
+func TestTheEndOfAServerThatMakesTheCheckpointBeforeACellLeavesBothToTheNext(t *testing.T) {
+	r := scripted(t, nil)
+	s := r.session(api.SessionRequest{ID: ptr("x")})
+	execute(t, s, "noise large 64000000")
+	copying := whenFolder(t, filepath.Join(r.dir, "artifacts", "tmp"), syscall.IN_CREATE)
+	id := submit(t, s, "print on", func(req *api.ExecutionRequest) { req.Checkpoint = ptr(true) })
+	copying()
+	r.leave()
+	r.open()
+	s, err := r.Get("ann", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Release()
+	if e := wait(t, s, id); e.Status != api.StatusOK {
+		t.Errorf("the cell is %s", e.Status)
+	}
+	if events := shape(now(t, s)); !strings.Contains(events, "checkpoint_created state:busy execution_started") {
+		t.Errorf("the log ends with %s", events[max(0, len(events)-200):])
+	}
+}
