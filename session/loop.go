@@ -82,6 +82,7 @@ func (s *Session) work(ctx context.Context, do func(context.Context)) {
 	if s.afterCells(ctx) {
 		s.dispatch(ctx)
 	}
+	s.restAfterLast(ctx)
 	if err := s.journal.trim(ctx); err != nil && ctx.Err() == nil {
 		s.log.Error("shorten the log", "error", err)
 	}
@@ -333,10 +334,24 @@ func (s *Session) rest(ctx context.Context) {
 	idle := s.state == api.StateStarting && s.current == nil && len(s.queue) == 0
 	s.mu.Unlock()
 	if idle {
-		var c change
-		c.state(s, api.StateIdle, "")
-		s.mustCommit(ctx, c)
+		s.setIdle(ctx)
 	}
+}
+
+// restAfterLast records that the kernel is idle when its last cell has ended and the one that was to come next has not come.
+func (s *Session) restAfterLast(ctx context.Context) {
+	s.mu.Lock()
+	idle := s.running && s.state == api.StateBusy && s.current == nil && len(s.queue)+s.reserved == 0 && !s.gone
+	s.mu.Unlock()
+	if idle {
+		s.setIdle(ctx)
+	}
+}
+
+func (s *Session) setIdle(ctx context.Context) {
+	var c change
+	c.state(s, api.StateIdle, "")
+	s.mustCommit(ctx, c)
 }
 
 // state adds a change of the session's state, if the state differs. On the session's goroutine.

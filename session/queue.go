@@ -96,6 +96,9 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 	if err != nil {
 		s.spent.Executions--
 		s.freeQueued(int64(len(r.row.Code)))
+		if s.state == api.StateBusy { // a cell that has ended meanwhile has left the session busy for this one
+			s.wakeUp()
+		}
 	}
 	s.mu.Unlock()
 	switch {
