@@ -160,10 +160,14 @@ func (s *Session) originNow(ctx context.Context, hold *artifacts.Hold, keep work
 	s.mu.Lock()
 	o.saved = s.saved
 	s.mu.Unlock()
-	if s.running {
-		if o.saved, err = s.saveVariables(ctx, hold, math.MaxInt64); err != nil {
-			return err
-		}
+	switch {
+	case s.running:
+		o.saved, err = s.saveVariables(ctx, hold, math.MaxInt64)
+	case o.saved != nil: // this session may wake or be deleted meanwhile
+		_, err = hold.Keep(o.saved.Digest)
+	}
+	if err != nil {
+		return err
 	}
 	if _, o.last, err = s.m.cfg.Store.Ended(ctx, s.n); err != nil {
 		return err

@@ -3,8 +3,12 @@ package session_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"talaria/api"
@@ -313,4 +317,41 @@ func TestTheEndOfAServerThatSavesTheVariablesOfAnIdleKernelLosesNone(t *testing.
 		return state == api.StateHibernated || state == api.StateDead
 	})
 	wantVariables(t, api.StateHibernated, again)
+}
+
+func TestAForkKeepsTheVariablesOfASessionThatIsDeletedMeanwhile(t *testing.T) {
+	r, _, _, _, _ := saving(t, nil)
+	s := r.session(api.SessionRequest{ID: ptr("parent")})
+	defer s.Release()
+	execute(t, s, "1")
+	for i := range 2000 { // so that the fork takes a while
+		name := filepath.Join(r.dir, "sessions", s.Serial(), "workspace", strconv.Itoa(i))
+		if err := os.WriteFile(name, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Hibernate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	filling := whenFolder(t, filepath.Join(r.dir, "sessions"), syscall.IN_CREATE)
+	forked := make(chan api.ForkReply, 1)
+	go func() {
+		reply, err := s.Fork(context.Background(), api.ForkRequest{})
+		if err != nil {
+			t.Error(err)
+		}
+		forked <- reply
+	}()
+	filling()
+	if err := r.Delete(t.Context(), "ann", "parent"); err != nil {
+		t.Fatal(err)
+	}
+	reply := <-forked
+	if len(reply.Items) != 1 || reply.Items[0].Session == nil {
+		t.Fatalf("the forks are %+v", reply.Items)
+	}
+	woken, err := r.find(reply.Items[0].Session.ID).Wake(t.Context())
+	if err != nil || len(woken.NotRestored) > 0 {
+		t.Errorf("the fork lacks %+v, %v", woken.NotRestored, err)
+	}
 }
