@@ -55,6 +55,8 @@ func (s *Session) undelete() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gone = false
+	s.armReaper()
+	s.wakeUp() // cells may wait
 }
 
 func (s *Session) remove(ctx context.Context) error {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"talaria/api"
 	"talaria/kernel/command"
@@ -354,4 +355,54 @@ func TestAForkKeepsTheVariablesOfASessionThatIsDeletedMeanwhile(t *testing.T) {
 	if err != nil || len(woken.NotRestored) > 0 {
 		t.Errorf("the fork lacks %+v, %v", woken.NotRestored, err)
 	}
+}
+
+func TestASessionWhoseDeletionFailsGoesOn(t *testing.T) {
+	h := new(endingHost)
+	r := newRig(t, echo, func(cfg *session.Config) { h.Host, cfg.Host = cfg.Host, h })
+	s := r.session(api.SessionRequest{ID: ptr("x")})
+	defer s.Release()
+	defer s.Attach()()
+	// fails has a deletion fail after something was done meanwhile.
+	fails := func(meanwhile func()) {
+		t.Helper()
+		stopping, goOn := make(chan struct{}), make(chan struct{})
+		h.onStop(func(context.Context, record.Key, string) error {
+			close(stopping)
+			<-goOn
+			return command.ErrUnresponsive
+		})
+		deleted := make(chan error, 1)
+		go func() { deleted <- r.Delete(context.Background(), "ann", "x") }()
+		<-stopping
+		meanwhile()
+		close(goOn)
+		if err := <-deleted; !errors.Is(err, command.ErrUnresponsive) {
+			t.Fatalf("the deletion: %v", err)
+		}
+		h.onStop(nil)
+	}
+	first := submit(t, s, "ask")
+	waitFor(t, s, first, "input_request")
+	second := submit(t, s, "2")
+	fails(func() {
+		if err := s.Input(t.Context(), api.InputRequest{Value: "1"}); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, s, first)
+	})
+	soon, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if e, err := s.Wait(soon, second); err != nil || e.Status != api.StatusOK {
+		t.Fatalf("the cell that waited is %s, %v", e.Status, err)
+	}
+	if err := s.Update(t.Context(), api.SessionPatch{IdleTimeoutS: ptr(1.0)}); err != nil {
+		t.Fatal(err)
+	}
+	fails(func() {
+		if err := s.Keep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	eventually(t, func() bool { return s.Info(t.Context()).Reason == "idle_timeout" })
 }
