@@ -132,11 +132,11 @@ func (p *Platform) Receive(ctx context.Context, position string, take func(conte
 			} else if err != nil {
 				return err
 			}
-			u.Position = strconv.FormatInt(max(offset, id+1), 10)
+			offset = id + 1 // also if it is lower: after a week without updates, Telegram goes on with a random id
+			u.Position = strconv.FormatInt(offset, 10)
 			if err := take(ctx, u); err != nil {
 				return err
 			}
-			offset = max(offset, id+1)
 		}
 	}
 }

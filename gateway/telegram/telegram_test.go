@@ -57,6 +57,44 @@ func TestAnUnreadableUpdateIsSkipped(t *testing.T) {
 	}
 }
 
+// After a week without updates, Telegram goes on with a random id, which may be lower than the last one. To an offset far above
+// it, Telegram answers with its oldest update, again and again, until a poll confirms that.
+func TestUpdatesGoOnWithALowerID(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/getUpdates") {
+			fmt.Fprint(w, `{"ok":true,"result":true}`)
+			return
+		}
+		var q struct{ Offset int64 }
+		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+			t.Error(err)
+		}
+		id := 100
+		if q.Offset == 101 {
+			id = 101
+		}
+		fmt.Fprintf(w, `{"ok":true,"result":[{"update_id":%d,"message":{"message_id":3,"date":1,"from":{"id":5,"first_name":"Ann"},
+			"chat":{"id":5,"type":"private"},"text":"%d"}}]}`, id, id)
+	}))
+	defer api.Close()
+	p, err := telegram.New(telegram.Config{Token: "1:x", URL: api.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer stop()
+	var taken []string
+	err = p.Receive(ctx, "900000", func(_ context.Context, u gateway.Update) error {
+		if taken = append(taken, u.Text+" "+u.Position); len(taken) == 2 {
+			stop()
+		}
+		return nil
+	})
+	if got := strings.Join(taken, "|"); got != "100 101|101 102" {
+		t.Errorf("the updates are %q, and Receive ended with %v", got, err)
+	}
+}
+
 // Requests to the webhook without the secret are rejected, before their bodies are decoded; with it, one that cannot be decoded
 // is confirmed.
 func TestG14TheWebHookWantsItsSecret(t *testing.T) {
