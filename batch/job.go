@@ -36,7 +36,7 @@ type job struct {
 	queue    []entry // what waits, by index
 	running  int64
 	paused   bool
-	refusals int           // in a row
+	refusals int           // in a row that led to a pause
 	reason   string        // why it is cancelled
 	changed  chan struct{} // closed, and replaced, when it has a new event
 	deadline *time.Timer   // nil: none
@@ -179,18 +179,17 @@ func (m *Manager) committed(j *job, last bool) {
 func (m *Manager) pause(j *job, e entry) (again bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if j.reason != "" || j.refusals >= maxRefusals {
+	if j.reason != "" || !j.paused && j.refusals >= maxRefusals {
 		return false
 	}
-	rest := min(firstPause<<j.refusals, longestPause)
-	j.refusals++
 	e.tried = true
 	at, _ := slices.BinarySearchFunc(j.queue, e.index, func(other entry, index int) int { return other.index - index })
 	j.queue = slices.Insert(j.queue, at, e)
 	m.turns.release(j, e)
 	if !j.paused && !m.closed {
 		j.paused = true
-		j.rest = time.AfterFunc(rest, func() { m.wake(j) })
+		j.rest = time.AfterFunc(min(firstPause<<j.refusals, longestPause), func() { m.wake(j) })
+		j.refusals++ // once for all items that ran at the time
 	}
 	m.dispatch()
 	return true
