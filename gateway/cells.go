@@ -50,13 +50,18 @@ func (c *chat) run(ctx context.Context, id string, by Person, code string) (queu
 	if err := c.ensure(ctx); err != nil {
 		return false, err
 	}
-	if err := c.do(ctx, func(tx *chats.Tx) error {
-		if _, known, err := tx.Cell(id); known || err != nil {
+	var kept chats.Cell
+	if err := c.do(ctx, func(tx *chats.Tx) (err error) {
+		var known bool
+		if kept, known, err = tx.Cell(id); known || err != nil {
 			return err
 		}
 		return tx.PutCell(c.key, chats.Cell{Execution: id, Body: encoded(cell{By: by})})
 	}); err != nil {
 		return false, err
+	}
+	if kept.Done { // it ended before it was known to have begun, and the session may not be followed any more
+		return false, nil
 	}
 	c.cells.wake()
 	if !c.attached.wait(ctx, attachTime) { // nobody could answer the cell's questions
@@ -65,9 +70,7 @@ func (c *chat) run(ctx context.Context, id string, by Person, code string) (queu
 	stdin := true
 	e, err := c.bot.Client.ExecuteWait(ctx, c.session, api.ExecutionRequest{ID: &id, Code: &code, AllowStdin: &stdin}, 0)
 	if refusal(err) != nil {
-		return false, errors.Join(err, c.do(ctx, func(tx *chats.Tx) error {
-			return tx.PutCell(c.key, chats.Cell{Execution: id, Body: encoded(cell{By: by}), Done: true})
-		}))
+		return false, errors.Join(err, c.do(ctx, func(tx *chats.Tx) error { return tx.DeleteCell(id) }))
 	}
 	if err != nil {
 		return false, err

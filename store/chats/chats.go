@@ -280,6 +280,12 @@ func (t *Tx) PutCell(chat string, c Cell) error {
 	return err
 }
 
+// DeleteCell forgets a cell that does not run.
+func (t *Tx) DeleteCell(execution string) error {
+	_, err := t.exec(`DELETE FROM cells WHERE execution = ?`, execution)
+	return err
+}
+
 // OpenCells are the cells of a chat that are not done, oldest first.
 func (t *Tx) OpenCells(chat string) (cells []Cell, err error) {
 	err = t.list(`SELECT execution, body FROM cells WHERE chat = ? AND done = 0 ORDER BY rowid`, []any{chat}, func(r *sql.Rows) error {

@@ -1,0 +1,108 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"talaria/api"
+	"talaria/client"
+	"talaria/store/chats"
+)
+
+// handled answers requests in the process, so that simulated time passes.
+type handled http.HandlerFunc
+
+func (h handled) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	h(w, r)
+	return w.Result(), nil
+}
+
+// chatOn makes a chat on a server that answers so. Its goroutines are not running.
+func chatOn(t *testing.T, server http.HandlerFunc) *chat {
+	t.Helper()
+	store, err := chats.Open(t.Context(), filepath.Join(t.TempDir(), "chats.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := client.New("http://server.test", "token")
+	on.HTTP = &http.Client{Transport: handled(server)}
+	b := New(Config{Platform: quiet{}, Client: on, Store: store, Log: slog.New(slog.DiscardHandler)})
+	b.running, b.fatal = context.WithCancelCause(context.Background())
+	t.Cleanup(func() {
+		b.fatal(nil)
+		b.work.Wait()
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b.newChat("key", Chat{ID: "1"})
+}
+
+// A cell can be over before its update is recorded as handled: the bot was killed in between, or the answer of the server was lost.
+// Another attempt must not wait for the end of the cell, which would hold up all that the chat sends from then on.
+func TestAnUpdateWhoseCellIsOverIsHandled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := chatOn(t, func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/executions") {
+				t.Error("the cell is submitted again")
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{}`))
+		})
+		ctx, store := c.bot.running, c.bot.Store
+		u := Update{ID: "update", Chat: c.at, From: Person{ID: "1"}, Text: "1+1"}
+		if err := store.Do(ctx, func(tx *chats.Tx) error {
+			if _, err := tx.AddUpdate(u.ID, c.key, encoded(u), ""); err != nil {
+				return err
+			}
+			return tx.PutCell(c.key, chats.Cell{Execution: executionID(u.ID, 0), Body: encoded(cell{By: u.From}), Done: true})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		c.bot.work.Go(func() { c.handleUpdates(ctx) })
+		c.bot.work.Go(func() { c.followCells(ctx) })
+		time.Sleep(time.Minute)
+		if err := store.Do(ctx, func(tx *chats.Tx) error {
+			n, err := tx.WaitingUpdates(c.key)
+			if said, ok, _ := tx.NextRow(c.key); n != 0 || ok {
+				t.Errorf("%d updates wait, and the bot says %s", n, said.Body)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A bot that is killed before it has said that the server refuses a cell says so after its restart.
+func TestACellThatWasRefusedIsRefusedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := chatOn(t, func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/executions") {
+				w.Header().Set("Content-Type", "application/problem+json")
+				w.WriteHeader(http.StatusTooManyRequests)
+				_, _ = w.Write([]byte(`{"code":"queue_full","detail":"the queue is full"}`))
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{}`))
+		})
+		c.attached.set(true)
+		for range 2 {
+			if _, err := c.run(c.bot.running, "cell", Person{ID: "1"}, "1+1"); codeOf(err) != api.CodeQueueFull {
+				t.Errorf("the cell is not refused: %v", err)
+			}
+		}
+		if open, err := c.anyOpen(c.bot.running); open || err != nil {
+			t.Errorf("that a cell is open is %t, %v", open, err)
+		}
+	})
+}
