@@ -2,10 +2,12 @@ package gateway
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -36,6 +38,9 @@ func chatOn(t *testing.T, server http.HandlerFunc) *chat {
 	on.HTTP = &http.Client{Transport: handled(server)}
 	b := New(Config{Platform: quiet{}, Client: on, Store: store, Log: slog.New(slog.DiscardHandler)})
 	b.running, b.fatal = context.WithCancelCause(context.Background())
+	if b.paces, err = loadPaces(t.Context(), store, b.tempo); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		b.fatal(nil)
 		b.work.Wait()
@@ -105,4 +110,57 @@ func TestACellThatWasRefusedIsRefusedAgain(t *testing.T) {
 			t.Errorf("that a cell is open is %t, %v", open, err)
 		}
 	})
+}
+
+// taker is a platform that takes files, and keeps what is in them.
+type taker struct {
+	quiet
+	got *[]string
+}
+
+func (p taker) Send(ctx context.Context, _ Chat, m Message) (string, error) {
+	if len(m.Files) == 0 {
+		*p.got = append(*p.got, m.Text)
+		return "1", nil
+	}
+	in, err := m.Files[0].Open(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	content, err := io.ReadAll(in)
+	*p.got = append(*p.got, m.Files[0].Name+": "+string(content))
+	return "1", err
+}
+
+// A server that is away for a while, for example because it is updated, costs no file. One that fails does not hold up the rest.
+func TestFilesWaitForTheServer(t *testing.T) {
+	for problem, want := range map[string]string{
+		"":                                       "a.png: a chart", // as a proxy answers
+		`{"code":"internal_error","status":500}`: "<code>a.png</code> could not be uploaded.",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			c := chatOn(t, func(w http.ResponseWriter, _ *http.Request) {
+				if time.Since(began) < 5*time.Minute {
+					w.Header().Set("Content-Type", "application/problem+json")
+					w.WriteHeader(http.StatusBadGateway)
+					_, _ = w.Write([]byte(problem))
+					return
+				}
+				_, _ = w.Write([]byte("a chart"))
+			})
+			var got []string
+			c.bot.Platform = taker{got: &got}
+			if err := c.do(t.Context(), func(tx *chats.Tx) error { return c.say(tx, "result", saying{File: "a.png"}, plain("and a text")) }); err != nil {
+				t.Fatal(err)
+			}
+			c.bot.work.Go(func() { c.sendAll(c.bot.running) })
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			if want := []string{want, "and a text"}; !slices.Equal(got, want) {
+				t.Errorf("after %q, the chat got %q, want %q", problem, got, want)
+			}
+		})
+	}
 }

@@ -85,6 +85,8 @@ type sending struct {
 	plain   bool   // the markup was rejected
 	unknown bool   // it may have arrived already
 	tries   int
+	// unopened is why the server did not give a file in the last attempt, which then sent nothing.
+	unopened error
 }
 
 // send sends a row, and tries again until the row is settled.
@@ -146,6 +148,7 @@ func messageKey(row string, n int) string { return fmt.Sprintf("%s.%d", row, n) 
 
 // compose makes the message of a row.
 func (c *chat) compose(s *sending) (Message, error) {
+	s.unopened = nil
 	m := s.saying.Message
 	m.Key = messageKey(s.row.Key, s.saying.Done)
 	if s.plain {
@@ -172,9 +175,14 @@ func (c *chat) compose(s *sending) (Message, error) {
 			}}}
 	}
 	limit := render.LimitsOf(c.bot.Platform.Target()).FileBytes
-	for _, f := range m.Files {
+	for i, f := range m.Files {
 		if f.Size > limit {
 			return m, ErrTooLarge
+		}
+		m.Files[i].Open = func(ctx context.Context) (io.ReadCloser, error) {
+			opened, err := f.Open(ctx)
+			s.unopened = err
+			return opened, err
 		}
 	}
 	return m, nil
@@ -331,6 +339,10 @@ func (c *chat) settle(ctx context.Context, s *sending, err error) (settled bool)
 			return c.change(ctx, s, func() { c.instead(s) })
 		}
 		return c.do(ctx, func(tx *chats.Tx) error { return tx.SetRow(s.row.N, chats.GivenUp, "") }) == nil
+	case s.unopened != nil && away(s.unopened):
+		log.WarnContext(ctx, "a file waits for the server")
+		s.tries = 0
+		return false
 	}
 	s.tries++
 	s.unknown = true
@@ -339,6 +351,12 @@ func (c *chat) settle(ctx context.Context, s *sending, err error) (settled bool)
 		return c.change(ctx, s, func() { c.withoutFile(s, "could not be uploaded") })
 	}
 	return false
+}
+
+// away reports whether an error says that the server is not there at the moment. An error of the server itself may be there to stay.
+func away(err error) bool {
+	var answer *api.Error
+	return !errors.As(err, &answer) || answer.Status >= 500 && answer.Code != api.CodeInternal
 }
 
 func (s *sending) files() bool {
