@@ -383,6 +383,10 @@ func (p *Platform) failure(err error) error {
 		return &hidden{words, err}
 	case errors.Is(err, bot.ErrorUnauthorized), errors.Is(err, bot.ErrorNotFound):
 		kind = gateway.ErrSignedOut
+	case has("not enough rights to send photos"): // a document may be allowed
+		kind = gateway.ErrMedia
+	case has("not enough rights to send documents"): // and a text
+		kind = gateway.ErrRefused
 	case errors.Is(err, bot.ErrorForbidden), errors.As(err, &moved), has("chat not found", "not enough rights", "message thread not found", "TOPIC_CLOSED"):
 		kind = gateway.ErrForbidden
 	case has("message to edit not found", "message to delete not found", "message can't be deleted", "MESSAGE_ID_INVALID", "message can't be edited", "there is no text in the message",

@@ -3,9 +3,12 @@ package telegram_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -124,5 +127,32 @@ func TestG14TheWebHookWantsItsSecret(t *testing.T) {
 	}
 	if _, err := telegram.New(telegram.Config{Token: "1:x", WebhookURL: "https://bot.example.org/"}); err == nil {
 		t.Error("a webhook without a secret is accepted")
+	}
+}
+
+// A group that forbids photos or files still takes texts, so what waits for it must not be dropped.
+func TestAGroupMayForbidFiles(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		kind := map[string]string{"sendPhoto": "photos", "sendMediaGroup": "photos", "sendDocument": "documents", "sendMessage": "text messages"}[path.Base(r.URL.Path)]
+		fmt.Fprintf(w, `{"ok":false,"error_code":400,"description":"Bad Request: not enough rights to send %s to the chat"}`, kind)
+	}))
+	defer api.Close()
+	p, err := telegram.New(telegram.Config{Token: "1:x", URL: api.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := gateway.File{Name: "a.png", Open: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("x")), nil }}
+	for name, test := range map[string]struct {
+		message gateway.Message
+		want    error
+	}{
+		"a photo":    {gateway.Message{Photos: true, Files: []gateway.File{file}}, gateway.ErrMedia},
+		"an album":   {gateway.Message{Photos: true, Files: []gateway.File{file, file}}, gateway.ErrMedia},
+		"a document": {gateway.Message{Files: []gateway.File{file}}, gateway.ErrRefused},
+		"a text":     {gateway.Message{Text: "x"}, gateway.ErrForbidden},
+	} {
+		if _, err := p.Send(t.Context(), gateway.Chat{ID: "-5", Group: true}, test.message); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v, want %v", name, err, test.want)
+		}
 	}
 }
