@@ -148,7 +148,7 @@ func (p *Platform) readPress(pressed press) (u gateway.Update) {
 		name = pressed.User.Name
 	}
 	direct := strings.HasPrefix(pressed.Channel.ID, "D")
-	if direct && !p.DirectThreads {
+	if direct && !p.DirectThreads || pressed.Message.ThreadTS == pressed.Message.TS { // it is not in the thread that replies to it opened
 		pressed.Message.ThreadTS = ""
 	}
 	return gateway.Update{

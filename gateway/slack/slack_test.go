@@ -181,6 +181,16 @@ func TestPressesAndSlashCommands(t *testing.T) {
 	if err := p.Acknowledge(t.Context(), *u.Press, "Interrupting"); err != nil {
 		t.Error(err)
 	}
+	// A message of the channel itself, such as the progress of /talaria py, to which somebody has replied in a thread.
+	if err := f.Send(within(t), "interactive", map[string]any{
+		"type": "block_actions", "user": map[string]any{"id": "U1", "username": "ann"}, "channel": map[string]any{"id": "C1"},
+		"message": map[string]any{"ts": "6.0", "thread_ts": "6.0"}, "actions": []any{map[string]any{"value": "s:cell", "action_ts": "9.9"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if u := next(t, updates); u.Chat.ID != "C1" || u.Chat.Thread != "" || u.MessageID != "6.0" {
+		t.Errorf("%+v", u)
+	}
 	if err := f.Send(within(t), "slash_commands", map[string]any{
 		"command": "/talaria", "text": "get a.txt", "user_id": "U1", "user_name": "ann", "channel_id": "C1", "trigger_id": "t1",
 	}); err != nil {
