@@ -161,12 +161,12 @@ func newRemoteClient(ts *Tools, call func(context.Context, remote.Call) (remote.
 
 // Request implements [ToolClient].
 func (c *remoteClient) Request(r api.ToolRequest) {
-	c.tools.task(func(ctx context.Context) {
-		ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(c.tools.ctx)
+	c.mu.Lock()
+	c.open[r.CallID] = cancel // before Cancel may be called
+	c.mu.Unlock()
+	c.tools.task(func(context.Context) {
 		defer cancel()
-		c.mu.Lock()
-		c.open[r.CallID] = cancel
-		c.mu.Unlock()
 		result, err := c.made(ctx, r)
 		c.mu.Lock()
 		delete(c.open, r.CallID)
