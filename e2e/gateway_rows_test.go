@@ -333,6 +333,34 @@ func TestATelegramBotAsksForApprovals(t *testing.T) {
 	}
 }
 
+// Somebody deletes the session of a chat, for example on the page. The next message gets a new one.
+func TestATelegramChatWhoseSessionWasDeleted(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	b := startBot(t, s, "--users", "42")
+	b.says(t, 42, 42, "n = 20 + 22\nn", "42")
+	token, err := os.ReadFile(filepath.Join(s.StateDir, "gateways", "telegram.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := client.New(s.URL, strings.TrimSpace(string(token)))
+	page, err := c.Sessions(t.Context(), client.SessionFilter{})
+	if err != nil || len(page.Items) != 1 {
+		t.Fatalf("%+v, %v", page.Items, err)
+	}
+	if err := c.DeleteSession(t.Context(), page.Items[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	last := b.last(42)
+	b.says(t, 42, 42, "n", "NameError")
+	b.says(t, 42, 42, "6 * 7", "42")
+	for _, m := range b.telegram.Messages(42) {
+		if m.ID > last && (strings.Contains(m.Text, "deleted") || strings.Contains(m.Text, "cannot be reached")) {
+			t.Errorf("the bot says %q", m.Text)
+		}
+	}
+}
+
 // The same bot inside the server, by the configuration, with a webhook.
 func TestATelegramBotInsideTheServer(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -163,4 +164,49 @@ func TestFilesWaitForTheServer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Somebody deletes the session of a chat. Cells of the deleted one are over; one that waits until the events of the new one can be
+// read is not.
+func TestACellThatWaitsIsNotLostWithADeletedSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := chatOn(t, func(w http.ResponseWriter, r *http.Request) {
+			if strings.Contains(r.URL.Path, "/executions/") {
+				w.Header().Set("Content-Type", "application/problem+json")
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = w.Write([]byte(`{"code":"execution_not_found"}`))
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"log_id":"new log","first_seq":1}`))
+		})
+		ctx := c.bot.running
+		if err := c.do(ctx, func(tx *chats.Tx) error {
+			return errors.Join(tx.PutChat(c.key, []byte("{}"), false), tx.PutCursor(c.key, "old log", 7),
+				tx.PutCell(c.key, chats.Cell{Execution: "old", Body: encoded(cell{})}))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		c.bot.work.Go(func() {
+			if _, err := c.run(ctx, "new", Person{ID: "1"}, "1+1"); err == nil {
+				t.Error("the cell was submitted while nothing followed it")
+			}
+		})
+		synctest.Wait()
+		if err := c.lost(ctx, api.Errorf(api.CodeLogChanged, "the log was replaced")); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.do(ctx, func(tx *chats.Tx) error {
+			at, _, err1 := tx.Chat(c.key)
+			open, err2 := tx.OpenCells(c.key)
+			said, _, err3 := tx.NextRow(c.key)
+			if at.LogID != "new log" || at.Seq != 0 || len(open) != 1 || open[0].Execution != "new" || said.Key != "result:old/0" {
+				t.Errorf("the chat is at %q, %d, the open cells are %+v, and the bot says %s: %s", at.LogID, at.Seq, open, said.Key, said.Body)
+			}
+			return errors.Join(err1, err2, err3)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * attachTime)
+	})
 }

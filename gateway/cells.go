@@ -29,6 +29,8 @@ const (
 type cell struct {
 	By      Person    `json:"by"`
 	Started time.Time `json:"started,omitzero"`
+	// Waits: it was not submitted yet, so that no session lacks it.
+	Waits bool `json:"waits,omitzero"`
 	// Question is what input() asks, while it waits.
 	Question string `json:"question,omitzero"`
 }
@@ -56,7 +58,7 @@ func (c *chat) run(ctx context.Context, id string, by Person, code string) (queu
 		if kept, known, err = tx.Cell(id); known || err != nil {
 			return err
 		}
-		return tx.PutCell(c.key, chats.Cell{Execution: id, Body: encoded(cell{By: by})})
+		return tx.PutCell(c.key, chats.Cell{Execution: id, Body: encoded(cell{By: by, Waits: true})})
 	}); err != nil {
 		return false, err
 	}
@@ -66,6 +68,9 @@ func (c *chat) run(ctx context.Context, id string, by Person, code string) (queu
 	c.cells.wake()
 	if !c.attached.wait(ctx, attachTime) { // nobody could answer the cell's questions
 		return false, errors.New("the session cannot be attached to")
+	}
+	if err := c.update(ctx, id, nil, func(k *cell) { k.Waits = false }); err != nil {
+		return false, err
 	}
 	stdin := true
 	e, err := c.bot.Client.ExecuteWait(ctx, c.session, api.ExecutionRequest{ID: &id, Code: &code, AllowStdin: &stdin}, 0)
@@ -189,6 +194,8 @@ func (c *chat) lost(ctx context.Context, why error) error {
 	for _, one := range open {
 		e, err := c.bot.Client.Execution(ctx, c.session, one.Execution)
 		switch code := codeOf(err); {
+		case code == api.CodeExecutionNotFound && decoded[cell](one.Body).Waits:
+			continue
 		case code == api.CodeSessionNotFound || code == api.CodeExecutionNotFound:
 			err = c.finish(ctx, one.Execution, []saying{plain("This chat's session was deleted, and this cell with it.")}, nil)
 		case err == nil && e.Status.Final():
