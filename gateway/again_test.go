@@ -210,3 +210,38 @@ func TestACellThatWaitsIsNotLostWithADeletedSession(t *testing.T) {
 		time.Sleep(2 * attachTime)
 	})
 }
+
+// After a power failure, or when its database was restored from a copy, the server may lack events that the bot has handled.
+func TestALogThatLacksEventsIsFollowedFromItsBeginning(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/ws") {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = w.Write([]byte(`{"code":"invalid_request","detail":"after is 7, beyond last_seq 5"}`))
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"log_id":"log","first_seq":1,"last_seq":5}`))
+	}))
+	defer server.Close()
+	c := chatOn(t, nil)
+	c.bot.Client = client.New(server.URL, "token")
+	ctx := c.bot.running
+	if err := c.do(ctx, func(tx *chats.Tx) error {
+		return errors.Join(tx.PutChat(c.key, []byte("{}"), false), tx.PutCursor(c.key, "log", 7))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.follow(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := c.do(ctx, func(tx *chats.Tx) error {
+		at, _, err := tx.Chat(c.key)
+		if at.LogID != "log" || at.Seq != 0 {
+			t.Errorf("the chat is at %q, %d", at.LogID, at.Seq)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -177,11 +177,12 @@ func (c *chat) anyOpen(ctx context.Context) (bool, error) {
 	return len(open) > 0, err
 }
 
-// lost finds out what became of the open cells if the events cannot say: they expired, or the session was deleted or recreated.
+// lost finds out what became of the open cells if the events cannot say: they expired, the session was deleted or recreated, or the
+// server has lost its last ones, which makes the position an invalid request.
 func (c *chat) lost(ctx context.Context, why error) error {
 	var closed *client.CloseError
 	switch codeOf(why) {
-	case api.CodeSessionNotFound, api.CodeEventsExpired, api.CodeLogChanged:
+	case api.CodeSessionNotFound, api.CodeEventsExpired, api.CodeLogChanged, api.CodeInvalidRequest:
 	default:
 		if !errors.As(why, &closed) || closed.Reason != "session_deleted" {
 			return why
@@ -211,6 +212,13 @@ func (c *chat) lost(ctx context.Context, why error) error {
 	}
 	if err != nil {
 		return err
+	}
+	var kept chats.Chat
+	if err := c.do(ctx, func(tx *chats.Tx) (err error) { kept, _, err = tx.Chat(c.key); return err }); err != nil {
+		return err
+	}
+	if codeOf(why) == api.CodeInvalidRequest && kept.Seq <= s.LastSeq { // for another reason
+		return why
 	}
 	// The events that are left report what is still running.
 	return c.do(ctx, func(tx *chats.Tx) error { return tx.PutCursor(c.key, s.LogID, s.FirstSeq-1) })
