@@ -66,9 +66,9 @@ func TestWhatAgentsRelyOn(t *testing.T) {
 		daemon, dirs := s.daemon(t, id)
 		req := code(`import ctypes, signal, subprocess
 subprocess.Popen(["setsid", "sh", "-c", "trap '' INT TERM HUP; while :; do sleep 1000; done"])
-signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 ctypes.CDLL(None).sleep(1000)`)
-		req.TimeoutS = new(0.5)
+		req.TimeoutS = new(5.0) // by now it sleeps, also on a busy machine
 		r := executeCode(t, s, id, req)
 		if r.Status != api.ExecuteCodeTimeout || !strings.Contains(r.Error, "timeout_s") || !strings.Contains(r.Output, r.Error) || r.Kernel.Ended != "timeout" {
 			t.Errorf("%+v", r)
