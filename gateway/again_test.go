@@ -19,13 +19,14 @@ import (
 	"talaria/store/chats"
 )
 
-// handled answers requests in the process, so that simulated time passes.
-type handled http.HandlerFunc
-
-func (h handled) RoundTrip(r *http.Request) (*http.Response, error) {
-	w := httptest.NewRecorder()
-	h(w, r)
-	return w.Result(), nil
+// reply answers a request.
+func reply(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	if status != http.StatusOK {
+		w.Header().Set("Content-Type", "application/problem+json")
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(body))
 }
 
 // chatOn makes a chat on a server that answers so. Its goroutines are not running.
@@ -36,12 +37,8 @@ func chatOn(t *testing.T, server http.HandlerFunc) *chat {
 		t.Fatal(err)
 	}
 	on := client.New("http://server.test", "token")
-	on.HTTP = &http.Client{Transport: handled(server)}
-	b := New(Config{Platform: quiet{}, Client: on, Store: store, Log: slog.New(slog.DiscardHandler)})
-	b.running, b.fatal = context.WithCancelCause(context.Background())
-	if b.paces, err = loadPaces(t.Context(), store, b.tempo); err != nil {
-		t.Fatal(err)
-	}
+	on.HTTP = &http.Client{Transport: InProcess{server}}
+	b := begun(t, Config{Platform: quiet{}, Client: on, Store: store, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() {
 		b.fatal(nil)
 		b.work.Wait()
@@ -60,8 +57,7 @@ func TestAnUpdateWhoseCellIsOverIsHandled(t *testing.T) {
 			if strings.HasSuffix(r.URL.Path, "/executions") {
 				t.Error("the cell is submitted again")
 			}
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write([]byte(`{}`))
+			reply(w, http.StatusOK, `{}`)
 		})
 		ctx, store := c.bot.running, c.bot.Store
 		u := Update{ID: "update", Chat: c.at, From: Person{ID: "1"}, Text: "1+1"}
@@ -93,13 +89,10 @@ func TestACellThatWasRefusedIsRefusedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := chatOn(t, func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(r.URL.Path, "/executions") {
-				w.Header().Set("Content-Type", "application/problem+json")
-				w.WriteHeader(http.StatusTooManyRequests)
-				_, _ = w.Write([]byte(`{"code":"queue_full","detail":"the queue is full"}`))
+				reply(w, http.StatusTooManyRequests, `{"code":"queue_full","detail":"the queue is full"}`)
 				return
 			}
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write([]byte(`{}`))
+			reply(w, http.StatusOK, `{}`)
 		})
 		c.attached.set(true)
 		for range 2 {
@@ -144,9 +137,7 @@ func TestFilesWaitForTheServer(t *testing.T) {
 			began := time.Now()
 			c := chatOn(t, func(w http.ResponseWriter, _ *http.Request) {
 				if time.Since(began) < 5*time.Minute {
-					w.Header().Set("Content-Type", "application/problem+json")
-					w.WriteHeader(http.StatusBadGateway)
-					_, _ = w.Write([]byte(problem))
+					reply(w, http.StatusBadGateway, problem)
 					return
 				}
 				_, _ = w.Write([]byte("a chart"))
@@ -172,13 +163,10 @@ func TestACellThatWaitsIsNotLostWithADeletedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := chatOn(t, func(w http.ResponseWriter, r *http.Request) {
 			if strings.Contains(r.URL.Path, "/executions/") {
-				w.Header().Set("Content-Type", "application/problem+json")
-				w.WriteHeader(http.StatusNotFound)
-				_, _ = w.Write([]byte(`{"code":"execution_not_found"}`))
+				reply(w, http.StatusNotFound, `{"code":"execution_not_found"}`)
 				return
 			}
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write([]byte(`{"log_id":"new log","first_seq":1}`))
+			reply(w, http.StatusOK, `{"log_id":"new log","first_seq":1}`)
 		})
 		ctx := c.bot.running
 		if err := c.do(ctx, func(tx *chats.Tx) error {
@@ -215,13 +203,10 @@ func TestACellThatWaitsIsNotLostWithADeletedSession(t *testing.T) {
 func TestALogThatLacksEventsIsFollowedFromItsBeginning(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/ws") {
-			w.Header().Set("Content-Type", "application/problem+json")
-			w.WriteHeader(http.StatusBadRequest)
-			_, _ = w.Write([]byte(`{"code":"invalid_request","detail":"after is 7, beyond last_seq 5"}`))
+			reply(w, http.StatusBadRequest, `{"code":"invalid_request","detail":"after is 7, beyond last_seq 5"}`)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"log_id":"log","first_seq":1,"last_seq":5}`))
+		reply(w, http.StatusOK, `{"log_id":"log","first_seq":1,"last_seq":5}`)
 	}))
 	defer server.Close()
 	c := chatOn(t, nil)

@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"talaria/api"
@@ -19,6 +21,34 @@ var (
 	CSVShape   = csvShape
 )
 
+// InProcess answers requests without a network, so that simulated time passes.
+type InProcess struct{ Handler http.Handler }
+
+// Do is RoundTrip.
+func (p InProcess) Do(r *http.Request) (*http.Response, error) { return p.RoundTrip(r) }
+
+// RoundTrip implements [http.RoundTripper].
+func (p InProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	p.Handler.ServeHTTP(w, r)
+	if r.Body != nil {
+		r.Body.Close()
+	}
+	return w.Result(), r.Context().Err()
+}
+
+// begun returns a bot of which nothing runs yet.
+func begun(t *testing.T, c Config) *Bot {
+	t.Helper()
+	b := New(c)
+	b.running, b.fatal = context.WithCancelCause(context.Background())
+	var err error
+	if b.paces, err = loadPaces(b.running, c.Store, b.tempo); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 // Harness is one chat of a bot that neither receives updates nor follows events: its methods stand for these.
 type Harness struct{ chat *chat }
 
@@ -27,14 +57,10 @@ const harnessCell = "cell"
 // NewHarness makes one.
 func NewHarness(t *testing.T, c Config, at Chat) *Harness {
 	t.Helper()
-	b := New(c)
-	ctx, cancel := context.WithCancelCause(context.Background())
-	b.running, b.fatal = ctx, cancel
+	b := begun(t, c)
+	ctx := b.running
 	var err error
 	if b.account, err = c.Platform.Open(ctx, b.commands()); err != nil {
-		t.Fatal(err)
-	}
-	if b.paces, err = loadPaces(ctx, c.Store, b.tempo); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Store.Do(ctx, func(tx *chats.Tx) error { return b.know(tx, b.key(at), at) }); err != nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,20 +19,6 @@ import (
 	"talaria/store/chats"
 )
 
-// inProcess answers requests without a network, so that simulated time passes.
-type inProcess struct{ handler http.Handler }
-
-func (p inProcess) Do(r *http.Request) (*http.Response, error) { return p.RoundTrip(r) }
-
-func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
-	w := httptest.NewRecorder()
-	p.handler.ServeHTTP(w, r)
-	if r.Body != nil {
-		r.Body.Close()
-	}
-	return w.Result(), r.Context().Err()
-}
-
 // rig is a bot on a fake of Telegram, in simulated time, without updates and without events: a test starts and ends cells.
 type rig struct {
 	*gateway.Harness
@@ -45,7 +30,7 @@ func newRig(t *testing.T, fake *gatewaytest.Telegram, at gateway.Chat) *rig {
 	t.Helper()
 	r := &rig{text: func() string { return "" }}
 	server := client.New("http://server.test", "token")
-	server.HTTP = &http.Client{Transport: inProcess{http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server.HTTP = &http.Client{Transport: gateway.InProcess{http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		body, err := api.Marshal(api.Execution{ID: "cell", Status: api.StatusRunning, Text: r.text()})
 		if err != nil {
 			t.Error(err)
@@ -53,7 +38,7 @@ func newRig(t *testing.T, fake *gatewaytest.Telegram, at gateway.Chat) *rig {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(body)
 	})}}
-	platform, err := telegram.New(telegram.Config{Token: fake.Token, URL: fake.URL, HTTP: inProcess{fake}})
+	platform, err := telegram.New(telegram.Config{Token: fake.Token, URL: fake.URL, HTTP: gateway.InProcess{fake}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,9 +17,9 @@ import (
 	"talaria/gateway/telegram"
 )
 
-// An update that cannot be decoded is skipped: otherwise it would keep the bot from all that come after it.
-func TestAnUnreadableUpdateIsSkipped(t *testing.T) {
-	polls := make(chan string, 10)
+// received returns the first two updates that a bot at a position takes from polls that are answered so, and why it ended.
+func received(t *testing.T, position string, answer func(w http.ResponseWriter, r *http.Request, offset int64)) (taken []gateway.Update, err error) {
+	t.Helper()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, "/getUpdates") {
 			fmt.Fprint(w, `{"ok":true,"result":true}`)
@@ -29,16 +29,7 @@ func TestAnUnreadableUpdateIsSkipped(t *testing.T) {
 		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
 			t.Error(err)
 		}
-		select {
-		case polls <- fmt.Sprint(q.Offset):
-		default:
-		}
-		if q.Offset == 0 {
-			fmt.Fprint(w, `{"ok":true,"result":[{"update_id":7,"message":"not an object"},
-				{"update_id":8,"message":{"message_id":3,"date":1,"from":{"id":5,"first_name":"Ann"},"chat":{"id":5,"type":"private"},"text":"1+1"}}]}`)
-			return
-		}
-		<-r.Context().Done()
+		answer(w, r, q.Offset)
 	}))
 	defer api.Close()
 	p, err := telegram.New(telegram.Config{Token: "1:x", URL: api.URL})
@@ -47,15 +38,30 @@ func TestAnUnreadableUpdateIsSkipped(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
-	var taken []string
-	err = p.Receive(ctx, "", func(_ context.Context, u gateway.Update) error {
-		taken = append(taken, u.From.ID+" "+u.Text+" "+u.Position)
-		if u.Text != "" {
+	err = p.Receive(ctx, position, func(_ context.Context, u gateway.Update) error {
+		if taken = append(taken, u); len(taken) == 2 {
 			stop()
 		}
 		return nil
 	})
-	if got := strings.Join(taken, "|"); got != "  8|5 1+1 9" {
+	return taken, err
+}
+
+// An update that cannot be decoded is skipped: otherwise it would keep the bot from all that come after it.
+func TestAnUnreadableUpdateIsSkipped(t *testing.T) {
+	taken, err := received(t, "", func(w http.ResponseWriter, r *http.Request, offset int64) {
+		if offset == 0 {
+			fmt.Fprint(w, `{"ok":true,"result":[{"update_id":7,"message":"not an object"},
+				{"update_id":8,"message":{"message_id":3,"date":1,"from":{"id":5,"first_name":"Ann"},"chat":{"id":5,"type":"private"},"text":"1+1"}}]}`)
+			return
+		}
+		<-r.Context().Done()
+	})
+	var got []string
+	for _, u := range taken {
+		got = append(got, u.From.ID+" "+u.Text+" "+u.Position)
+	}
+	if got := strings.Join(got, "|"); got != "  8|5 1+1 9" {
 		t.Errorf("the updates are %q, and Receive ended with %v", got, err)
 	}
 }
@@ -63,37 +69,19 @@ func TestAnUnreadableUpdateIsSkipped(t *testing.T) {
 // After a week without updates, Telegram goes on with a random id, which may be lower than the last one. To an offset far above
 // it, Telegram answers with its oldest update, again and again, until a poll confirms that.
 func TestUpdatesGoOnWithALowerID(t *testing.T) {
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasSuffix(r.URL.Path, "/getUpdates") {
-			fmt.Fprint(w, `{"ok":true,"result":true}`)
-			return
-		}
-		var q struct{ Offset int64 }
-		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
-			t.Error(err)
-		}
+	taken, err := received(t, "900000", func(w http.ResponseWriter, _ *http.Request, offset int64) {
 		id := 100
-		if q.Offset == 101 {
+		if offset == 101 {
 			id = 101
 		}
 		fmt.Fprintf(w, `{"ok":true,"result":[{"update_id":%d,"message":{"message_id":3,"date":1,"from":{"id":5,"first_name":"Ann"},
 			"chat":{"id":5,"type":"private"},"text":"%d"}}]}`, id, id)
-	}))
-	defer api.Close()
-	p, err := telegram.New(telegram.Config{Token: "1:x", URL: api.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer stop()
-	var taken []string
-	err = p.Receive(ctx, "900000", func(_ context.Context, u gateway.Update) error {
-		if taken = append(taken, u.Text+" "+u.Position); len(taken) == 2 {
-			stop()
-		}
-		return nil
 	})
-	if got := strings.Join(taken, "|"); got != "100 101|101 102" {
+	var got []string
+	for _, u := range taken {
+		got = append(got, u.Text+" "+u.Position)
+	}
+	if got := strings.Join(got, "|"); got != "100 101|101 102" {
 		t.Errorf("the updates are %q, and Receive ended with %v", got, err)
 	}
 }
