@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,22 +50,28 @@ func (p *Packages) putInForce(ctx context.Context) ([]command.Package, error) {
 	if err := p.in.Dir.Point(currentLayer, layer); err != nil {
 		return nil, errors.Join(err, p.in.Dir.Remove(ctx, layer))
 	}
-	if err := p.removeOthers(context.WithoutCancel(ctx), layer); err != nil { // nobody else would remove them
+	// The one before, and what a server left that was killed. Nobody else would remove them.
+	if err := p.removeAllBut(context.WithoutCancel(ctx), currentLayer, layer); err != nil {
 		p.in.Log.Warn("remove the packages that were replaced", "error", err)
 	}
 	return changed, nil
 }
 
-// removeOthers removes all layers that are not in force: the one before, and what a server left that was killed.
-func (p *Packages) removeOthers(ctx context.Context, layer string) error {
+// removeAllBut removes everything in the folder of packages but what has these names.
+func (p *Packages) removeAllBut(ctx context.Context, kept ...string) error {
 	entries, err := p.in.Dir.List("")
-	errs := []error{err}
+	if err != nil {
+		return err
+	}
 	for _, e := range entries {
-		if e.Path != currentLayer && e.Path != layer {
-			errs = append(errs, p.in.Dir.Remove(ctx, e.Path))
+		if slices.Contains(kept, e.Path) {
+			continue
+		}
+		if err := p.in.Dir.Remove(ctx, e.Path); err != nil {
+			return err
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // distribution matches the name of an installed package's metadata folder.
@@ -112,14 +119,8 @@ func (p *Packages) Clear(ctx context.Context) error {
 		return err
 	}
 	defer p.leave()
-	entries, err := p.in.Dir.List("")
-	if err != nil {
+	if err := p.removeAllBut(ctx); err != nil {
 		return fmt.Errorf("remove the session's packages: %w", err)
-	}
-	for _, e := range entries {
-		if err := p.in.Dir.Remove(ctx, e.Path); err != nil {
-			return fmt.Errorf("remove the session's packages: %w", err)
-		}
 	}
 	return nil
 }
