@@ -9,13 +9,19 @@ import (
 	"talaria/kernel"
 )
 
-func TestAProgramWithALongNameDoesNotEndTheSandbox(t *testing.T) {
+// sealed returns a sandbox in which programs can be started.
+func sealed(t *testing.T) kernel.Sandbox {
+	t.Helper()
 	dir := stateDir(t)
-	b := newBackend(t, dir)
-	s := create(t, b, environment(t), false)
+	s := create(t, newBackend(t, dir), environment(t), false)
 	if err := s.Seal(t.Context(), newSpec(t, dir)); err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+func TestAProgramWithALongNameDoesNotEndTheSandbox(t *testing.T) {
+	s := sealed(t)
 	p, err := s.Start(t.Context(), kernel.Program{Args: []string{strings.Repeat("x", 100<<10)}})
 	if err == nil {
 		closeStreams(p)
@@ -32,12 +38,7 @@ func TestAProgramWithALongNameDoesNotEndTheSandbox(t *testing.T) {
 }
 
 func TestAnArgumentMayBeMarkup(t *testing.T) {
-	dir := stateDir(t)
-	b := newBackend(t, dir)
-	s := create(t, b, environment(t), false)
-	if err := s.Seal(t.Context(), newSpec(t, dir)); err != nil {
-		t.Fatal(err)
-	}
+	s := sealed(t)
 	p, err := s.Start(t.Context(), kernel.Program{Args: []string{"/bin/true", strings.Repeat("<b>&amp;", 100<<10/8)}})
 	if err != nil {
 		t.Fatal(err)

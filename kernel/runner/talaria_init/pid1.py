@@ -147,7 +147,7 @@ class Init:
         try:
             self._handlers[op](id, message["body"], fds)
         except StepError as e:
-            self._channel.send(encode(op="failed", id=id, error=str(e)[:_MOST_SAID], step=e.step, errno=e.errno))
+            self._say_failed(id, str(e), e.errno, step=e.step)
         except Exception as e:
             self._failed(id, op, e)
         finally:
@@ -156,8 +156,10 @@ class Init:
                     os.close(fd)
 
     def _failed(self, id: int, op: str, error: Exception) -> None:
-        said = f"{op}: {error}"[:_MOST_SAID]
-        self._channel.send(encode(op="failed", id=id, error=said, errno=getattr(error, "errno", None) or 0))
+        self._say_failed(id, f"{op}: {error}", getattr(error, "errno", None) or 0)
+
+    def _say_failed(self, id: int, error: str, number: int, **more: object) -> None:
+        self._channel.send(encode(op="failed", id=id, error=error[:_MOST_SAID], errno=number, **more))
 
     def _park(self, id: int, body: dict, fds: list[int]) -> None:
         interpreter.engine = body.pop("engine")
