@@ -44,7 +44,7 @@ func (s *Server) keepStarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copyStarted(t, s.StateDir, dir)
+	copyStarted(t, s.StateDir, dir, "-a") // its state directory may be a disk of its own
 	if started.copies == nil {
 		started.copies = map[identity]string{}
 	}
@@ -57,11 +57,12 @@ func (s *Server) beginStarted(t *testing.T) {
 	started.Lock()
 	defer started.Unlock()
 	if dir := started.copies[s.options.as]; dir != "" {
-		copyStarted(t, dir, s.StateDir)
+		copyStarted(t, dir, s.StateDir, "-al")
 	}
 }
 
-func copyStarted(t *testing.T, from, to string) {
+// copyStarted copies the folders, the runner in the way that an option of cp says.
+func copyStarted(t *testing.T, from, to, runner string) {
 	t.Helper()
 	names := starting
 	if _, err := os.Stat(filepath.Join(from, trials)); err == nil {
@@ -70,7 +71,7 @@ func copyStarted(t *testing.T, from, to string) {
 	for _, name := range names {
 		how := "-a"
 		if name == "lib" {
-			how = "-al"
+			how = runner
 		}
 		if out, err := exec.Command("cp", how, filepath.Join(from, name), to).CombinedOutput(); err != nil {
 			t.Fatalf("cp: %v: %s", err, out)
