@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"talaria/api"
 )
@@ -82,8 +81,8 @@ func TestProgramsOfEveryLanguageRun(t *testing.T) {
 	s := start(t, options{})
 	for language, code := range hello {
 		t.Run(language, func(t *testing.T) {
-			request := fmt.Sprintf(`"language":%q,"code":%s,"args":["hello"],"stdin":"world","limits":{"time_s":60},"compile_limits":{"time_s":120}`, language, quoted(t, code))
-			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute) // more than the limits together
+			request := fmt.Sprintf(`"language":%q,"code":%s,"args":["hello"],"stdin":"world","limits":{"time_s":60},"compile_limits":{"time_s":300}`, language, quoted(t, code))
+			ctx, cancel := context.WithTimeout(t.Context(), programPatience) // more than the limits together
 			defer cancel()
 			a, err := s.tryDo(ctx, call{method: "POST", path: "/v1/run", body: "{" + request + "}"})
 			if err != nil {

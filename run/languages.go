@@ -31,7 +31,7 @@ type language struct {
 	command func(Toolchain, source) []string
 	script  bool
 	env     map[string]string // of the compiler
-	time    time.Duration     // that the compiler may take unless the request says otherwise; 0: the usual
+	cpu     time.Duration     // CPU time that the compiler may take unless the request says otherwise; 0: the usual
 	// noMemory are words on standard error of a program that was refused memory.
 	noMemory []string
 }
@@ -90,7 +90,7 @@ var languages = []language{
 			}
 			return append(build, s.with(".go")...)
 		},
-		command: compiled, time: 2 * time.Minute, // it compiles its standard library
+		command: compiled, cpu: 2 * time.Minute, // it compiles its standard library
 		env:      map[string]string{"GOTOOLCHAIN": "local", "GOPROXY": "off", "GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "0"},
 		noMemory: []string{"fatal error: runtime: out of memory", "cannot allocate memory"},
 	},

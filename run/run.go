@@ -3,6 +3,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -132,9 +133,11 @@ func (m *Manager) plan(r api.RunRequest) (*language, oneshot.Request, error) {
 	if err := b.apply(r.Limits, "limits", most); err != nil {
 		return nil, none, err
 	}
-	compiler := bound{time: compileTime, memory: compileMemory, pids: compilePIDs, output: compileOutput}
-	if l.time > 0 {
-		compiler.time = l.time
+	compiler := bound{memory: compileMemory, pids: compilePIDs, output: compileOutput}
+	compileCPU := cmp.Or(l.cpu, compileCPU)
+	compiler.time = compileWaits * compileCPU
+	if r.CompileLimits.TimeS == nil { // who says how long it may take does not expect another limit
+		compiler.cpu = compileCPU
 	}
 	compiler.lower(most)
 	if err := compiler.apply(r.CompileLimits, "compile_limits", most); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"talaria/api"
 	"talaria/kernel"
@@ -91,6 +92,34 @@ func TestRequestsBecomeCommands(t *testing.T) {
 				t.Errorf("runs %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// A compiler is bounded by what it computes. The time that it may wait for a busy machine is longer.
+func TestCompilersHaveTimeToWait(t *testing.T) {
+	code := new("x")
+	for name, c := range map[string]struct {
+		request   api.RunRequest
+		most      time.Duration
+		time, cpu time.Duration
+	}{
+		"default":       {api.RunRequest{Language: "c", Code: code}, time.Hour, 2 * time.Minute, 30 * time.Second},
+		"go":            {api.RunRequest{Language: "go", Code: code}, time.Hour, 8 * time.Minute, 2 * time.Minute},
+		"ceiling":       {api.RunRequest{Language: "go", Code: code}, time.Minute, time.Minute, 2 * time.Minute},
+		"asks for time": {api.RunRequest{Language: "c", Code: code, CompileLimits: api.RunLimits{TimeS: new(50.0)}}, time.Hour, 50 * time.Second, 0},
+		"asks for both": {api.RunRequest{Language: "c", Code: code, CompileLimits: api.RunLimits{TimeS: new(50.0), CPUS: new(7.0)}}, time.Hour,
+			50 * time.Second, 7 * time.Second},
+		"asks for CPU time": {api.RunRequest{Language: "c", Code: code, CompileLimits: api.RunLimits{CPUS: new(60.0)}}, time.Hour,
+			2 * time.Minute, time.Minute},
+	} {
+		runner := &scripted{outcomes: []oneshot.Outcome{{}}}
+		m := New(Config{Runner: runner, Toolchains: everything(), MaxTime: c.most})
+		if _, err := m.Run(t.Context(), "o", c.request); err != nil {
+			t.Fatal(err)
+		}
+		if step := runner.requests[0].Steps[0]; step.Time != c.time || step.CPUTime != c.cpu {
+			t.Errorf("%s: the compiler may take %v and %v of CPU time, want %v and %v", name, step.Time, step.CPUTime, c.time, c.cpu)
+		}
 	}
 }
 
