@@ -60,3 +60,26 @@ func TestOwnersSaveVariablesInTurnAtTheEnd(t *testing.T) {
 		}
 	})
 }
+
+func TestKernelsShareTheTimeAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var e endingSlots
+		if got := e.saveTime(); got != saveTimeAtEnd {
+			t.Errorf("without a deadline a kernel may take %v", got)
+		}
+		for kernels, want := range map[int]time.Duration{0: 45 * time.Second, 4: 45 * time.Second, 12: 15 * time.Second, 500: saveTimeAtEnd} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			e.share(ctx, kernels)
+			cancel()
+			if got := e.saveTime(); got != want {
+				t.Errorf("each of %d kernels may take %v of a minute, want %v", kernels, got, want)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		e.share(ctx, 1)
+		if got := e.saveTime(); got != saveTime {
+			t.Errorf("with an hour left it may take %v, want no more than at other times, %v", got, saveTime)
+		}
+	})
+}

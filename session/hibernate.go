@@ -22,9 +22,6 @@ import (
 const (
 	reasonHibernate = "hibernated"
 	reasonRollback  = "rolled_back"
-
-	// saveTimeAtEnd is how long it may take while the server ends.
-	saveTimeAtEnd = 5 * time.Second
 )
 
 // maxAttempts is how often variables are loaded if that fails as a whole, as when their code ends the kernel.
@@ -294,7 +291,7 @@ func (s *Session) hibernateAtEnd(ctx context.Context) bool {
 		s.log.Warn("there was no time to save the variables of an idle kernel, and they are lost", "error", err)
 		return false
 	}
-	saving, cancel := context.WithTimeout(ctx, saveTimeAtEnd)
+	saving, cancel := context.WithTimeout(ctx, s.m.ending.saveTime())
 	saved, err := s.saveToLeave(ctx, saving)
 	cancel()
 	s.m.ending.free() // its end may take longer, and the variables do not depend on it
@@ -310,7 +307,7 @@ func (s *Session) hibernateAtEnd(ctx context.Context) bool {
 
 // HostEnds hibernates the sessions with these kernels that run no cell and whose settings say so, since the host of the
 // kernels ends. The others are left to the host, but end earlier if they run in the sandbox of one that hibernates. Sessions with a kernel
-// are always loaded. ctx bounds the time.
+// are always loaded. ctx bounds the time, which its deadline divides among them.
 func (m *Manager) HostEnds(ctx context.Context, keys []record.Key) {
 	ending := map[*Session]record.Key{}
 	for _, key := range keys {
@@ -318,6 +315,7 @@ func (m *Manager) HostEnds(ctx context.Context, keys []record.Key) {
 			ending[s] = key
 		}
 	}
+	m.ending.share(ctx, len(ending))
 	besideFirst(slices.Collect(maps.Keys(ending)), func(s *Session) { s.hibernateWithHost(ctx, ending) })
 }
 

@@ -120,8 +120,8 @@ func (m *Manager) InstallsPackages() bool { return m.cfg.Packages.Allowed() == n
 // idempotent, and does nothing after Shutdown.
 func (m *Manager) Close(ctx context.Context) error { return m.end(ctx, (*Session).detach) }
 
-// Shutdown ends every kernel, records its end, and marks the state as left cleanly. It is idempotent, and does nothing
-// after Close.
+// Shutdown ends every kernel, records its end, and marks the state as left cleanly. Kernels that run no cell save their variables
+// first; the deadline of ctx divides the time among them. It is idempotent, and does nothing after Close.
 func (m *Manager) Shutdown(ctx context.Context) error { return m.end(ctx, (*Session).shutdown) }
 
 func (m *Manager) end(ctx context.Context, each func(*Session, context.Context) error) error {
@@ -131,7 +131,9 @@ func (m *Manager) end(ctx context.Context, each func(*Session, context.Context) 
 		m.tasks.Wait()
 		var mu sync.Mutex
 		var errs []error
-		besideFirst(m.all(), func(s *Session) {
+		all := m.all()
+		m.ending.share(ctx, countKernels(all))
+		besideFirst(all, func(s *Session) {
 			err := each(s, ctx)
 			mu.Lock()
 			defer mu.Unlock()
@@ -215,6 +217,18 @@ func (m *Manager) all() []*Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Collect(maps.Values(m.sessions))
+}
+
+// countKernels counts the sessions with a kernel.
+func countKernels(all []*Session) (n int) {
+	for _, s := range all {
+		s.mu.Lock()
+		if hasKernel(s.state) {
+			n++
+		}
+		s.mu.Unlock()
+	}
+	return n
 }
 
 // drop forgets a session that is unloaded or deleted.

@@ -25,8 +25,8 @@ type ClientConfig struct {
 	// Spawn starts a host of this build, and returns when it is ready. ctx bounds the start, not the host's life.
 	Spawn func(ctx context.Context) error
 	Log   *slog.Logger
-	// Ending is called when a host with these kernels has been told to end. The host gives it some seconds; ctx ends when
-	// these are over. It may be called before Open has returned. Default: hosts do not wait for this client.
+	// Ending is called when a host with these kernels has been told to end. The host gives it a minute; ctx ends when
+	// that is over. It may be called before Open has returned. Default: hosts do not wait for this client.
 	Ending func(ctx context.Context, keys []record.Key)
 
 	protocol  Versions

@@ -15,7 +15,7 @@ const (
 )
 
 // endingTime is how long a host that ends waits for its servers to save what they can of its kernels.
-const endingTime = 10 * time.Second
+const endingTime = time.Minute
 
 // letGo tells the servers that asked for it that the host ends, and waits until they are ready, but not long. The host
 // takes no new kernels from now on.
@@ -95,7 +95,7 @@ func (r *remote) watchEnding(control *caller) {
 		return // the connection broke, or the host is older, or it is too late
 	}
 	r.retired.Store(true)
-	ctx, cancel := context.WithCancel(r.c.ctx)
+	ctx, cancel := context.WithTimeout(r.c.ctx, endingTime)
 	defer cancel()
 	go func() {
 		select {
