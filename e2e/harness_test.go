@@ -441,8 +441,9 @@ func (s *Server) stopHosts(t *testing.T) {
 // stop ends the server if it runs, with all its kernels, and checks that nothing of it is left.
 func (s *Server) stop(t *testing.T) {
 	t.Helper()
-	inside := s.kernels(t)
+	var inside []process
 	for _, h := range s.hosts(t) {
+		inside = append(inside, descendants(h.PID)...)
 		if p, _, err := readProcess(h.PID); err == nil {
 			inside = append(inside, p)
 		}
