@@ -230,3 +230,55 @@ func TestALogThatLacksEventsIsFollowedFromItsBeginning(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// The server can have taken an answer to input() although its own answer was lost. Another attempt must not run it as code.
+func TestAnAnswerWhoseReplyIsLostDoesNotRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		var c *chat
+		c = chatOn(t, func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case strings.HasSuffix(r.URL.Path, "/executions"):
+				t.Error("the answer is submitted as code")
+			case !strings.HasSuffix(r.URL.Path, "/input"):
+			case len(got) > 0:
+				got = append(got, "again")
+				reply(w, http.StatusConflict, `{"code":"no_input_pending"}`)
+				return
+			default:
+				body, _ := io.ReadAll(r.Body)
+				got = append(got, string(body))
+				ctx := c.bot.running // the cell goes on and ends before the bot learns that its answer arrived
+				if err := c.do(ctx, func(tx *chats.Tx) error { return tx.DeleteCell("asks") }); err != nil {
+					t.Error(err)
+				}
+				reply(w, http.StatusBadGateway, "")
+				return
+			}
+			reply(w, http.StatusOK, `{}`)
+		})
+		ctx := c.bot.running
+		u := Update{ID: "update", Chat: c.at, From: Person{ID: "1"}, Text: " exit() "}
+		if err := c.do(ctx, func(tx *chats.Tx) error {
+			_, err := tx.AddUpdate(u.ID, c.key, encoded(u), "")
+			return errors.Join(err, tx.PutCell(c.key, chats.Cell{Execution: "asks", Body: encoded(cell{By: u.From, Question: "q"})}))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		c.attached.set(true)
+		c.bot.work.Go(func() { c.handleUpdates(ctx) })
+		time.Sleep(5 * time.Minute)
+		if want := []string{`{"request_id":"q","value":"exit()"}`, "again"}; !slices.Equal(got, want) {
+			t.Errorf("the server got %q, want %q", got, want)
+		}
+		if err := c.do(ctx, func(tx *chats.Tx) error {
+			n, err := tx.WaitingUpdates(c.key)
+			if n != 0 {
+				t.Errorf("%d updates wait", n)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

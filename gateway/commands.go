@@ -153,11 +153,15 @@ func (c *chat) handle(ctx context.Context, n int64, u Update) ([]saying, error) 
 			return all, err
 		}
 	}
-	more, err := c.handleText(ctx, u)
+	more, err := c.handleText(ctx, n, u)
 	return append(all, more...), err
 }
 
-func (c *chat) handleText(ctx context.Context, u Update) ([]saying, error) {
+func (c *chat) handleText(ctx context.Context, n int64, u Update) ([]saying, error) {
+	if u.Answers != "" { // another attempt
+		return c.answer(ctx, u.Answers, strings.TrimSpace(u.Text), "The connection to the server broke while your answer was sent, and the question is no longer open. "+
+			"If the cell goes on without your answer, it was not used.")
+	}
 	name, rest := command(u.Text, c.bot.Platform.Target() == api.RenderSlack)
 	if name != "" {
 		for _, a := range actions() {
@@ -175,7 +179,11 @@ func (c *chat) handleText(ctx context.Context, u Update) ([]saying, error) {
 		return nil, err
 	}
 	if execution != "" {
-		return c.answer(ctx, request, rest)
+		u.Answers = request // stored first, so that another attempt does not run the answer if the cell has got it
+		if err := c.do(ctx, func(tx *chats.Tx) error { return tx.PutUpdate(n, encoded(u)) }); err != nil {
+			return nil, err
+		}
+		return c.answer(ctx, request, rest, "The question is no longer open, so your answer was not used.")
 	}
 	if source, fenced := fencedCode(rest); fenced {
 		return c.runCode(ctx, u, source)
@@ -197,11 +205,11 @@ func fencedCode(text string) (source string, ok bool) {
 	return strings.Join(blocks, "\n"), len(blocks) > 0
 }
 
-// answer answers what a cell asks.
-func (c *chat) answer(ctx context.Context, request, value string) ([]saying, error) {
+// answer answers what a cell asks. closed is what to say if the question is no longer open.
+func (c *chat) answer(ctx context.Context, request, value, closed string) ([]saying, error) {
 	err := c.bot.Client.Input(ctx, c.session, api.InputRequest{RequestID: &request, Value: value})
 	if refused := refusal(err); refused != nil && refused.Code == api.CodeNoInputPending {
-		return []saying{plain("The question is no longer open, so your answer was not used.")}, nil
+		return []saying{plain("%s", closed)}, nil
 	}
 	return nil, err
 }

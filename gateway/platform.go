@@ -112,6 +112,8 @@ type Update struct {
 	Follows bool         `json:"follows,omitzero"`
 	Files   []Attachment `json:"files,omitzero"`
 	Press   *Press       `json:"press,omitzero"`
+	// Answers is the request of the question that the text answers; the gateway sets it.
+	Answers string `json:"answers,omitzero"`
 }
 
 // Attachment is a file that somebody sent.
