@@ -130,6 +130,9 @@ func (c *capturer) folder(at int, name, path string, depth int) error {
 	c.paths += total
 	entries, missing := len(c.out.Entries), len(c.out.Missing)
 	for _, step := range steps(fd, names) {
+		if err := context.Cause(c.ctx); err != nil {
+			return err
+		}
 		if inner, enter := strings.CutSuffix(step, "/"); enter {
 			if err := c.folder(fd, inner, prefix+inner, depth+1); err != nil {
 				return err

@@ -182,6 +182,22 @@ func TestAFileThatIsWrittenWhileItIsReadIsReadAgainAndThenMissing(t *testing.T) 
 	}
 }
 
+func TestACaptureThatIsCancelledLooksAtNoFurtherFile(t *testing.T) {
+	d, dir := create(t)
+	for _, name := range []string{"a", "b", "c"} {
+		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	k := newKept(t)
+	_, err := d.Capture(ctx, nil, func(ctx context.Context, f *os.File, e workspace.Entry) (string, error) {
+		cancel()
+		return k.keep(ctx, f, e)
+	})
+	if !errors.Is(err, context.Canceled) || len(k.read) != 1 {
+		t.Errorf("it read %q, %v", k.read, err)
+	}
+}
+
 func TestAFileThatIsNotKeptIsMissingAndAnyOtherErrorEndsTheCapture(t *testing.T) {
 	d, _ := create(t)
 	write(t, d, "a", "x")
