@@ -3,6 +3,7 @@ package workspace
 import (
 	"bytes"
 	"encoding/binary"
+	"iter"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -24,18 +25,58 @@ const (
 var direntBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 // readFolder reads the names in an open folder, in the file system's order, without "." and "..". If there are more
-// than limit, it returns those read so far and ErrTruncated; a negative limit means none.
+// than limit, it returns that many and ErrTruncated.
 func readFolder(fd, limit int) ([]dirent, error) {
-	buf := direntBuffers.Get().(*[64 << 10]byte)
-	defer direntBuffers.Put(buf)
 	names := []dirent{}
 	for {
+		more, err := readNames(fd)
+		if err != nil {
+			return nil, err
+		}
+		if len(more) == 0 {
+			return names, nil
+		}
+		if room := limit - len(names); len(more) > room {
+			return append(names, more[:room]...), ErrTruncated
+		}
+		names = append(names, more...)
+	}
+}
+
+// eachName reads the names in an open folder as readFolder does, but holds only some of them at a time: user code can give
+// one file any number of names.
+func eachName(fd int) iter.Seq2[dirent, error] {
+	return func(yield func(dirent, error) bool) {
+		for {
+			names, err := readNames(fd)
+			if err != nil {
+				yield(dirent{}, err)
+				return
+			}
+			if len(names) == 0 {
+				return
+			}
+			for _, n := range names {
+				if !yield(n, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// readNames reads the next names in an open folder, some thousands at most; none at its end.
+func readNames(fd int) ([]dirent, error) {
+	buf := direntBuffers.Get().(*[64 << 10]byte)
+	defer direntBuffers.Put(buf)
+	var names []dirent
+	for len(names) == 0 {
 		n, err := retry(func() (int, error) { return unix.Getdents(fd, buf[:]) })
 		if err != nil {
 			return nil, err
 		}
 		if n == 0 {
-			return names, nil
+			break
 		}
 		for rest := buf[:n]; len(rest) > direntName; {
 			length := int(binary.NativeEndian.Uint16(rest[direntLen:]))
@@ -46,10 +87,8 @@ func readFolder(fd, limit int) ([]dirent, error) {
 			if string(text) == "." || string(text) == ".." {
 				continue
 			}
-			if len(names) == limit {
-				return names, ErrTruncated
-			}
 			names = append(names, dirent{string(text), record[direntKind]})
 		}
 	}
+	return names, nil
 }

@@ -54,12 +54,14 @@ func walk(ctx context.Context, root int, visit func(at int, name string, st *uni
 			return err
 		}
 		defer unix.Close(fd)
-		names, err := readFolder(fd, -1)
-		if err != nil && !gone(err) {
-			return err
-		}
 		var st unix.Stat_t
-		for _, n := range names {
+		for n, err := range eachName(fd) {
+			if gone(err) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
