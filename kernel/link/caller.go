@@ -157,8 +157,6 @@ func (r reply) result(op string, out any) error {
 
 // open sends the first request of a connection and waits for its reply, before run. ctx bounds both.
 func (c *caller) open(ctx context.Context, op string, in, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, helloTime)
-	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = c.unix.SetDeadline(time.Unix(1, 0)) })
 	n, replied := c.expect()
 	b, err := newRequest(ctx, n, op, in)

@@ -6,6 +6,8 @@ import (
 	"talaria/kernel/record"
 )
 
+const HelloTime = helloTime
+
 // SpeakFrom makes a host speak other versions of the protocol.
 func (c *ServerConfig) SpeakFrom(lowest, highest int) { c.protocol = Versions{lowest, highest} }
 

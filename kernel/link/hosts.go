@@ -67,15 +67,17 @@ func stopHost(ctx context.Context, f found) error {
 	defer control.Close()
 	watched := watch(pid)
 	defer watched.stop()
+	hello, cancel := context.WithTimeout(ctx, helloTime)
+	defer cancel()
 	var is helloReply
-	err = control.open(ctx, opHello, helloBody{Protocol: supported}, &is)
+	err = control.open(hello, opHello, helloBody{Protocol: supported}, &is)
 	if err != nil && !errors.Is(err, errProtocol) {
 		return err
 	}
 	if is.ID != f.id {
 		return fmt.Errorf("another process answers on its socket: it says that it is %q", is.ID)
 	}
-	if err := control.open(ctx, opStop, nil, nil); err != nil && !errors.Is(err, errBroken) {
+	if err := control.open(hello, opStop, nil, nil); err != nil && !errors.Is(err, errBroken) {
 		return err
 	}
 	ended := make(chan error, 1)

@@ -36,8 +36,11 @@ const (
 	window = 4 << 20
 	// drainTime is how long a host that is ending waits for its servers to acknowledge the last records.
 	drainTime = 2 * time.Second
-	// helloTime bounds the first request of a connection and its reply, except for starting a kernel.
+	// helloTime bounds the first request of a connection and its reply, except for starting a kernel and attaching to one.
 	helloTime = 10 * time.Second
+	// attachTime is how long a host may take to hand a kernel over. It first completes what came on the kernel's earlier
+	// connection, and some of that cannot be cut short: saving the variables of a copy may take more than a minute.
+	attachTime = 2 * time.Minute
 	// hostPatience is how long a new server waits for a host that lives and does not answer.
 	hostPatience = time.Minute
 	// DefaultOrphanTTL is how long a host lives without a server.

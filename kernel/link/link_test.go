@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -287,6 +288,42 @@ func TestTheNextServerGoesOn(t *testing.T) {
 	}
 	r.until(is[record.Finished])
 	if got := r.text(); got != "late true" {
+		t.Errorf("text %q", got)
+	}
+}
+
+// What the last server asked of a kernel may take longer than a host has to answer a connection.
+func TestTheNextServerWaitsUntilTheHostHasDoneWhatTheLastOneAsked(t *testing.T) {
+	dir := t.TempDir()
+	fake := kerneltest.NewFake(kerneltest.Cells(cells))
+	fake.Pipes = true
+	begun, release := make(chan struct{}, 1), make(chan struct{})
+	fake.Usage = func() (kernel.Usage, error) { // before a cell
+		select {
+		case begun <- struct{}{}:
+		default:
+		}
+		<-release
+		return kernel.Usage{}, nil
+	}
+	serveOn(t, dir, fake)
+	c := open(t, dir, noSpawn)
+	r := begin(t, c, "a")
+	go func() {
+		_ = command.Tell(context.Background(), c, r.key, command.Execution{ID: "e1", Code: "echo one"})
+	}()
+	<-begun
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(link.HelloTime+time.Second, func() { close(release) })
+
+	r.client = open(t, dir, noSpawn)
+	if a, err := r.client.Attach(t.Context(), r.key); err != nil || a.Given != "e1" {
+		t.Fatalf("attachment %+v, %v", a, err)
+	}
+	r.until(is[record.Finished])
+	if got := r.text(); got != "one" {
 		t.Errorf("text %q", got)
 	}
 }

@@ -111,6 +111,8 @@ func (k *remoteKernel) attach(ctx context.Context) (*caller, attachReply, error)
 	if err != nil {
 		return nil, out, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, attachTime)
+	defer cancel()
 	call := newCaller(made, k.receive)
 	err = call.open(ctx, opAttach, attachBody{Protocol: k.host.protocol, Key: k.key, Lease: k.lease}, &out)
 	if err != nil {
