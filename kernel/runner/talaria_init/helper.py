@@ -24,7 +24,12 @@ def as_user(uid: int, work: Callable[[], object]) -> object:
     """The result of work, done in a child that has become this user. Turns a failure there into OSError or
     RuntimeError, and so it does if the child takes too long."""
     read, write = os.pipe()
-    pid = linux.fork()
+    try:
+        pid = linux.fork()
+    except OSError:  # the session has as many processes as it may have
+        os.close(read)
+        os.close(write)
+        raise
     if not pid:
         try:
             _signal.set_wakeup_fd(-1)

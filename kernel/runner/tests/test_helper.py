@@ -9,7 +9,7 @@ import subprocess
 import unittest
 from unittest import mock
 
-from talaria_init import helper
+from talaria_init import helper, linux
 
 _USER, _OTHER, _KILLER = 1900003000, 1900003001, 1900003002
 
@@ -18,6 +18,12 @@ class Helpers(unittest.TestCase):
     def test_that_are_stopped_are_not_waited_for(self) -> None:
         with mock.patch.object(helper, "_PATIENCE", 0.1), mock.patch.object(helper, "become"), self.assertRaises(RuntimeError):
             helper.as_user(_USER, lambda: os.kill(os.getpid(), signal.SIGSTOP))
+
+    def test_that_cannot_be_started_leave_no_descriptors(self) -> None:
+        before = os.listdir("/proc/self/fd")
+        with mock.patch.object(linux, "fork", side_effect=BlockingIOError(errno.EAGAIN, "")), self.assertRaises(OSError):
+            helper.as_user(_USER, lambda: None)
+        self.assertEqual(os.listdir("/proc/self/fd"), before)
 
 
 @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")
