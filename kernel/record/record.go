@@ -164,8 +164,8 @@ func (h LimitHit) String() string {
 	case "disk_inodes":
 		name = "the limit of files (one for each 4 KiB of limits.disk_bytes)"
 	case "disk_depth":
-		return fmt.Sprintf("folders of the workspace are more than %d deep or may not be read, so limits.disk_bytes "+
-			"cannot be enforced; remove them", h.Value)
+		return fmt.Sprintf("folders of the workspace are more than %d deep or may not be read, or its files have too many names "+
+			"(hard links), so limits.disk_bytes cannot be enforced; remove them", h.Value)
 	case "disk_open_bytes":
 		return "the deleted files that processes of the session hold open cannot be counted, so limits.disk_bytes cannot be " +
 			"enforced; close files or end processes"

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -47,5 +48,31 @@ func TestAWalkHoldsFewOfTheNamesInAFolder(t *testing.T) {
 	}
 	if held > names*200/4 {
 		t.Errorf("%d bytes are held for %d names", held, names)
+	}
+}
+
+// A workspace that takes long to measure would pass its limit meanwhile.
+func TestUsageLooksAtFewNamesOfTheSameFiles(t *testing.T) {
+	before := maxFurtherNames
+	maxFurtherNames = 2
+	defer func() { maxFurtherNames = before }()
+	dir := t.TempDir()
+	d, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	name := filepath.Join(dir, "a")
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if err := os.Link(name, name+strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+		_, inodes, err := d.Usage(t.Context())
+		if inodes != 1 || errors.Is(err, ErrUnseen) != (i == 2) || err != nil && i < 2 {
+			t.Errorf("with %d names: %d inodes, %v", i+2, inodes, err)
+		}
 	}
 }

@@ -9,15 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// maxFurtherNames bounds how many names measuring the usage looks at that belong to files that it has counted already.
+// Nothing else bounds them: they take next to no space. Tests lower it.
+var maxFurtherNames = 1 << 19
+
 // Usage returns what the workspace uses on the disk: the bytes of allocated blocks, so that holes are free, and the
 // inodes of files, folders and links of any kind, each counted once however many names it has. The workspace's own
 // folder is not counted. With [ErrTruncated] a folder is more than [MaxDepth] deep; with [ErrUnseen] a folder is so
-// deep, or cannot be read, that both results are lower bounds. ctx bounds the work.
+// deep, or cannot be read, or files have so many names, that both results are lower bounds. ctx bounds the work.
 func (d *Dir) Usage(ctx context.Context) (bytes, inodes int64, err error) {
 	linked := map[uint64]bool{}
+	further := 0
 	err = d.walk(ctx, func(_ int, _ string, st *unix.Stat_t) error {
 		if st.Nlink > 1 && kindOf(st.Mode) != Directory {
 			if linked[st.Ino] {
+				if further++; further > maxFurtherNames {
+					return ErrUnseen
+				}
 				return nil
 			}
 			linked[st.Ino] = true
