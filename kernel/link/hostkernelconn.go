@@ -151,7 +151,7 @@ func (k *kernelConn) next() error {
 // push sends the records above after until there are no more, or the connection ends.
 func (k *kernelConn) push(after uint64) {
 	var sent uint64
-	for k.waitCredit(sent) {
+	for k.waitCredit(sent, window) {
 		batch, err := k.s.host.ReadBatch(k.ctx, k.key, after)
 		if errors.Is(err, io.EOF) || errors.Is(err, command.ErrNoKernel) {
 			k.ended.Store(true)
@@ -159,6 +159,12 @@ func (k *kernelConn) push(after uint64) {
 		}
 		if err != nil {
 			k.giveUp(err)
+			return
+		}
+		// One large frame at a time: a server that waits for room for a second one reads no reply meanwhile, and what is to
+		// acknowledge the first may wait for a reply. Of small frames it leaves less than a quarter of the window unreported.
+		if batch.Len() > maxFirst && !k.waitCredit(sent, window/4) {
+			_ = batch.Close()
 			return
 		}
 		if err := k.send(batch); err != nil {
@@ -196,11 +202,11 @@ func (k *kernelConn) giveUp(err error) {
 	_ = k.Close()
 }
 
-// waitCredit waits until the server has taken enough of what was sent.
-func (k *kernelConn) waitCredit(sent uint64) bool {
+// waitCredit waits until there is less than most of what was sent that the server has not taken.
+func (k *kernelConn) waitCredit(sent, most uint64) bool {
 	for {
 		k.mu.Lock()
-		ok := sent-min(k.taken, sent) < window
+		ok := sent-min(k.taken, sent) < most
 		k.mu.Unlock()
 		if ok {
 			return k.ctx.Err() == nil

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"talaria/kernel/command"
 	"talaria/kernel/record"
 )
 
@@ -47,6 +48,41 @@ func TestLargeRecordsComeAsOthersAreAcknowledged(t *testing.T) {
 	small.until(is[record.Finished])
 	c.Ack(a.key, first)
 	if _, got, err := b.untilShown(t.Context()); err != nil || got != size {
+		t.Fatalf("%d bytes, %v", got, err)
+	}
+}
+
+// Whoever acknowledges the first record may be waiting for an answer.
+func TestAnswersDoNotWaitForASecondLargeRecord(t *testing.T) {
+	dir := t.TempDir()
+	s := serve(t, dir)
+	c := open(t, dir, noSpawn)
+	r := begin(t, c, "a")
+	r.execute("e1", "show 2")
+	first, _, err := r.untilShown(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.execute("e2", "show 31")
+	for after, finished := first, 0; finished < 2; { // until the host has all
+		batch, err := s.host.Next(t.Context(), r.key, after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range batch {
+			if after = one.KSeq; is[record.Finished](one) {
+				finished++
+			}
+		}
+	}
+	// That the second one is not sent shows only in answers arriving all the time.
+	for begin := time.Now(); time.Since(begin) < time.Second; time.Sleep(10 * time.Millisecond) {
+		if _, err := command.Ask(t.Context(), c, r.key, command.ReadUsage{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Ack(r.key, first)
+	if _, got, err := r.untilShown(t.Context()); err != nil || got != 31<<20+len(`""`) {
 		t.Fatalf("%d bytes, %v", got, err)
 	}
 }
