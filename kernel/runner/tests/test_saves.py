@@ -191,6 +191,18 @@ class Variables(Saves):
         )
 
 
+    def test_free_their_memory_after_loading_when_they_are_deleted(self) -> None:
+        self.python("cell('class C: pass\\na = [C()]; b = [a, C()]')\nsaved()\ntell(0)")
+        left = self.python("""
+            import gc, weakref
+            gc.disable()
+            load("variables", names)
+            alive = [weakref.ref(names[name][-1]) for name in "ab"]
+            del names["a"], names["b"]
+            tell([one() is None for one in alive])
+            """)
+        self.assertEqual(left, [True, True])
+
     def test_that_cannot_be_loaded_are_found_together(self) -> None:
         """However many share objects, each is saved a few times, and what only they have in common with others is kept."""
         checks, lost = self.round_trip(

@@ -145,7 +145,8 @@ class Unpickling(_pickle.Unpickler):
 
     def _open(self, start: int, buffer: int) -> None:
         place, size = self._parts.stream
-        super().__init__(archive.opened(self._fd, place + start, size - start), buffers=self._buffers(buffer))
+        buffers = _buffers(self._fd, self._parts.buffers[buffer:])  # without a reference to this object, which holds all that it has loaded
+        super().__init__(archive.opened(self._fd, place + start, size - start), buffers=buffers)
 
     def restarted(self, start: int, buffer: int) -> Unpickling:
         """Itself, with all that was loaded, for the variable that begins at start in the stream, after so many buffers."""
@@ -190,11 +191,12 @@ class Unpickling(_pickle.Unpickler):
         found = super().find_class(module, name)
         return _keep if self._checks and found is rebuild.configure_logger else found
 
-    def _buffers(self, first: int) -> Iterator[bytearray]:
-        for start, size in self._parts.buffers[first:]:
-            data = bytearray(size)
-            archive.read_into(self._fd, memoryview(data), start)
-            yield data
+
+def _buffers(fd: int, places: list[tuple[int, int]]) -> Iterator[bytearray]:
+    for start, size in places:
+        data = bytearray(size)
+        archive.read_into(fd, memoryview(data), start)
+        yield data
 
 
 def is_consequence(error: BaseException) -> bool:
