@@ -315,6 +315,20 @@ class Limits(Saves):
             """)
         self.assertEqual(sorted(map(sorted, groups)), [["a"], ["b", "c"], ["f"], ["g"], ["os"]])
 
+    def test_memory_that_pickling_a_variable_takes_is_free_for_the_next(self) -> None:
+        saved, lost = self.python("""
+            import resource
+            open("local.py", "w").write("class Image:\\n    def __reduce__(self): return len, (bytes(20 << 20),)")
+            sys.path.insert(0, os.getcwd())
+            cell("import local\\nfor i in range(9): globals()[f'v{i}'] = local.Image()")
+            with open("/proc/self/statm") as statm:
+                size = int(statm.read().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (size + (100 << 20),) * 2)
+            r = saved()
+            tell([len(r.saved), r.not_saved])
+            """)
+        self.assertEqual((saved, lost), (11, []))
+
 
 class Settings(Saves):
     def test_of_the_interpreter_come_back(self) -> None:

@@ -25,6 +25,7 @@ from talaria_runner.saves.reasons import Refused, refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import CodeType, FunctionType, ModuleType
 
 _pickle = load("_pickle")
@@ -93,18 +94,17 @@ class Context:
 
 
 class Pickling(_pickle.Pickler):
-    """A pickler for some values that may share objects: what dump was given before is referred to."""
+    """A pickler for some values that may share objects: what dump was given before is referred to. It remembers every object, also
+    those that are made only to be pickled, and so nothing that it refers to may refer to it."""
 
-    def __init__(self, file: object, context: Context) -> None:
-        super().__init__(file, PROTOCOL, buffer_callback=self.keep)
+    def __init__(self, file: object, context: Context, keep: Callable[[object], None] | None = None) -> None:
+        """keep is called with each buffer, which is added to buffers otherwise."""
         self.context = context
         self.regions: list[arrays.Region] = []
         self.buffers: list[object] = []
+        super().__init__(file, PROTOCOL, buffer_callback=keep or self.buffers.append)
         self._cells: dict[int, tuple[int, object]] = {}  # of functions
         self._filled: set[int] = set()  # those whose content is saved with a function
-
-    def keep(self, buffer: object) -> None:
-        self.buffers.append(buffer)
 
     def keep_region(self, region: arrays.Region) -> int:
         self.regions.append(region)

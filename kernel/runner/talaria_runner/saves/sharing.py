@@ -53,7 +53,7 @@ class Sharing:
             self._gone[name] = reasons.of(e)
             return
         self._parents.setdefault(name, name)
-        self._sizes[name] = tracer.size
+        self._sizes[name] = tracer.written.size
 
     def groups(self, rank: Callable[[str], int]) -> list[Group]:
         """Those that others depend on first, and small ones before large ones."""
@@ -86,12 +86,10 @@ class Sharing:
         return name
 
 
-class _Tracer(Pickling):
-    def __init__(self, sharing: Sharing, name: str, context: Context) -> None:
-        super().__init__(self, context)
-        self._sharing = sharing
-        self._name = name
-        self._held: list[object] = []
+class _Written:
+    """What is written goes nowhere; its size is counted."""
+
+    def __init__(self) -> None:
         self.size = 0
 
     def write(self, data: object) -> None:
@@ -101,8 +99,17 @@ class _Tracer(Pickling):
         with buffer.raw() as view:
             self.size += view.nbytes
 
+
+class _Tracer(Pickling):
+    def __init__(self, sharing: Sharing, name: str, context: Context) -> None:
+        self.written = _Written()
+        super().__init__(self.written, context, self.written.keep)
+        self._sharing = sharing
+        self._name = name
+        self._held: list[object] = []
+
     def keep_region(self, region: arrays.Region) -> int:
-        self.size += region.memory.nbytes
+        self.written.size += region.memory.nbytes
         return 0
 
     def persistent_id(self, value: object) -> object:
@@ -133,11 +140,8 @@ class _Scale(Pickling):
     kind, and there is no need to remember them."""
 
     def __init__(self) -> None:
-        super().__init__(self, Context({}, {}))
+        super().__init__(_Written(), Context({}, {}))
         self.counts: list[int] = []
-
-    def write(self, data: object) -> None:
-        pass
 
     def persistent_id(self, value: object) -> object:
         cls = type(value)
