@@ -142,6 +142,26 @@ class Variables(Saves):
         checks, lost = self.round_trip("b = 'x' * 1000; import os; a = 1\ndef f(): pass", "[*map(str, filter(lambda n: n[0] != '_', globals()))]")
         self.assertEqual((checks, lost), (["['b', 'os', 'a', 'f']"], []))
 
+    def test_that_remove_something_at_their_end_leave_it(self) -> None:
+        """A copy is loaded for a check: its __del__ would remove what the variable still needs."""
+        checks, lost = self.round_trip(
+            """
+            import atexit, os, sys
+            code = "import os\\nclass Folder:\\n    def __init__(self, path): self.path = path; os.mkdir(path)\\n"
+            code += "    def __del__(self): os.rmdir(self.path)"
+            open("local.py", "w").write(code)
+            sys.path.insert(0, os.getcwd())
+            import local
+            exec(code)
+            class Inner(Folder): pass
+            class Outer(local.Folder): pass
+            folders = [Folder("a"), local.Folder("b"), Inner("c"), Outer("d")]
+            atexit.register(os._exit, 0)  # a kernel is killed, so that no __del__ runs at its end
+            """,
+            "[os.path.exists(one.path) for one in folders]", "folders.clear() or [*{*'abcd'} & {*os.listdir()}]",
+        )  # fmt: skip
+        self.assertEqual((checks, lost), (["[True, True, True, True]", "[]"], []))
+
     def test_that_fail_take_no_others_with_them(self) -> None:
         """Even if they hang, crash, end the process, change other variables, print, or share objects with others."""
         checks, lost = self.round_trip(

@@ -11,6 +11,7 @@ from os import O_CLOEXEC, O_RDONLY
 from posix import close, open
 from sys import modules
 
+from talaria_runner.introspection.classes import MISSING, derives, in_class
 from talaria_runner.own.stdlib import load as load_module
 from talaria_runner.saves import archive, reasons, rebuild, settings
 from talaria_runner.saves.archive import Reader, Unusable
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from talaria_runner.saves.report import Lost
 
 _pickle = load_module("_pickle")
+_END = "__del__"
 
 
 def load(
@@ -130,7 +132,8 @@ def _place(value: object) -> tuple[int, int]:
 
 class Unpickling(_pickle.Unpickler):
     """Loads the variables of a group, one with each call of load. Of the memory of arrays, it reads that many bytes at most; arrays
-    for which this is not enough are left empty, and partial is set. If it checks what was saved, loggers stay as they are."""
+    for which this is not enough are left empty, and partial is set. If it checks what was saved, in a process that ends then, loggers
+    stay as they are, and no __del__ runs: what that would end or remove belongs to the objects that the copies are made of."""
 
     def __init__(self, fd: int, parts: Parts, namespace: dict[str, object], most: float = inf, checks: bool = False) -> None:
         self.partial = False
@@ -189,7 +192,7 @@ class Unpickling(_pickle.Unpickler):
         if module == "__main__":
             raise _pickle.UnpicklingError(f"it refers to {name!r} of the cells by name")
         found = super().find_class(module, name)
-        return _keep if self._checks and found is rebuild.configure_logger else found
+        return _checked(found) if self._checks else found
 
 
 def _buffers(fd: int, places: list[tuple[int, int]]) -> Iterator[bytearray]:
@@ -204,8 +207,31 @@ def is_consequence(error: BaseException) -> bool:
     return type(error) is _pickle.UnpicklingError and str(error).startswith("Memo value not found")
 
 
+def _checked(found: object) -> object:
+    """What is called in the place of found when it is only checked what was saved."""
+    if found is rebuild.configure_logger:
+        return _keep
+    if found is rebuild.fill_class:
+        return _fill_class
+    if derives(type(found), type) and in_class(found, _END) is not MISSING:
+        try:
+            type.__setattr__(found, _END, _stay)
+        except TypeError:
+            pass  # it is written in C
+    return found
+
+
 def _keep(made: object, state: object) -> None:
     pass
+
+
+def _stay(self: object) -> None:
+    pass
+
+
+def _fill_class(made: type, state: tuple[dict[str, object], dict[str, dict[str, object]], tuple[type, ...]]) -> None:
+    own, *others = state
+    rebuild.fill_class(made, ({**own, _END: _stay} if _END in own else own, *others))
 
 
 class _Region:
