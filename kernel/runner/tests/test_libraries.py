@@ -26,8 +26,8 @@ class Tables(RunnerCase):
 
     def test_of_numpy(self) -> None:
         self.assertEqual(self.run_cell("import numpy as np\nnp.arange(3)").text, "array([0, 1, 2])")
-        code = 'display({"application/json": {"n": np.int64(3), "f": np.float64("nan"), "a": np.arange(2)}}, raw=True)'
-        self.assertEqual(self.run_cell(code).displays, [{"application/json": {"n": 3, "f": None, "a": [0, 1]}}])
+        code = 'display({"application/json": {"n": np.int64(3), "f": np.float64("nan"), "a": np.arange(2), "l": np.longdouble(1.5)}}, raw=True)'
+        self.assertEqual(self.run_cell(code).displays, [{"application/json": {"n": 3, "f": None, "a": [0, 1], "l": "1.5"}}])
 
 
 @_MATPLOTLIB

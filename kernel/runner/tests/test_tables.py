@@ -140,6 +140,7 @@ class Frames(TableCase):
     def test_have_cells_of_every_kind(self) -> None:
         cases = [
             ("np.array([0.1, np.inf], 'f4')", "number", [0.1, None]),
+            ("np.array([0.1, np.nan], np.longdouble)", "number", [0.1, None]),
             ("[True, False]", "boolean", [True, False]),
             ("pd.array([1, None], dtype='Int64')", "integer", [1, None]),
             ("pd.array(['x', None], dtype='string')", "string", ["x", None]),

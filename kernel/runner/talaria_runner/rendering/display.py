@@ -300,10 +300,12 @@ def encode_json(value: object) -> str:
 
 
 def _as_json(value: object) -> object:
-    """numpy's scalars and arrays convert themselves to plain Python."""
+    """numpy's scalars and arrays convert themselves to plain Python, except for those that are too precise for that."""
     convert = getattr(value, "tolist", None)
     if callable(convert):
-        return convert()
+        plain = convert()
+        if type(plain) is not type(value):
+            return plain
     if isinstance(value, (set, frozenset)):
         return list(value)
     return str(value)

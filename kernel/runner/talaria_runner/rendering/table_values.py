@@ -52,7 +52,7 @@ class Cells:
             return _durations(values), "duration"
         if kind == "f":
             plain = values.tolist()
-            if values.dtype.itemsize < 8:  # 0.1 must not become 0.10000000149011612
+            if values.dtype.itemsize != 8:  # 0.1 must not become 0.10000000149011612, and a longdouble is no float
                 plain = [float(str(value)) for value in values]
             return [None if v != v or v in (inf, -inf) else v for v in plain], "number"
         if kind == "b":
