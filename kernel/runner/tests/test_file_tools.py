@@ -132,6 +132,18 @@ class FileTools(RunnerCase):
             self.value("open('lines', 'w').write('a\\x0cb\\u2028c\\nd')\nread_file('lines'), read_file('lines', 2)['content']"),
             ({"content": "a\x0cb\u2028c\nd", "total_lines": 2}, "d"))
 
+    def test_a_file_that_has_no_room_takes_none(self) -> None:
+        code = (
+            "import resource\n"
+            "def present(): return len(os.listdir('/proc/self/fd')), os.listdir()\n"
+            "before, soft = present(), resource.getrlimit(resource.RLIMIT_FSIZE)\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, soft[1]))\n"
+            "answer = attempt(write_file, 'large', 2000 * 'x')\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, soft)\n"
+            "[answer, before == present()]"
+        )
+        self.assertEqual(self.value(code), ["failed", True])
+
 
 if __name__ == "__main__":
     import unittest

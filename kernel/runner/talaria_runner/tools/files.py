@@ -102,8 +102,10 @@ def _write(path: str, data: bytes) -> None:
             mode = 0o666
         fd = open_at(new, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode, dir_fd=folder)
         try:
-            write_all(fd, data)
-            close(fd)
+            try:
+                write_all(fd, data)
+            finally:
+                close(fd)
             rename(new, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             unlink(new, dir_fd=folder)
