@@ -132,6 +132,11 @@ class FileTools(RunnerCase):
             self.value("open('lines', 'w').write('a\\x0cb\\u2028c\\nd')\nread_file('lines'), read_file('lines', 2)['content']"),
             ({"content": "a\x0cb\u2028c\nd", "total_lines": 2}, "d"))
 
+    def test_text_that_is_not_unicode_is_refused(self) -> None:
+        self.assertEqual(
+            self.value(r"[attempt(write_file, 'f', '\ud83d'), attempt(write_file, '\ud83d', ''), attempt(read_file, '\ud83d'), os.path.exists('f')]"),
+            ["invalid_arguments"] * 3 + [False])
+
     def test_a_file_that_has_no_room_takes_none(self) -> None:
         code = (
             "import resource\n"

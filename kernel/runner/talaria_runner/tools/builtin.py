@@ -31,7 +31,7 @@ def run(tool: str, arguments: dict[str, object], mounts: list[str], check: Calla
     except OSError as e:
         code = "not_found" if isinstance(e, FileNotFoundError) else "failed"
         raise ToolError(f"{arguments.get('path', tool)}: {e.strerror}", code) from None
-    except TypeError as e:
+    except (TypeError, ValueError) as e:
         raise ToolError(f"{tool}: {e}", "invalid_arguments") from None
     raise ToolUnavailable(f"this kernel has no built-in tool {tool!r}", "unavailable")
 
