@@ -252,6 +252,15 @@ class Tools(RunnerCase):
         self.assertEqual(outcome.status, "ok", outcome.traceback)
         self.assertEqual(eval(outcome.text), [("", 0), ("sub\n1\n2\n", 0), ("", 3), ("1\n", 1), "timeout", "/\n", "1\n"])
 
+    def test_the_terminal_has_the_environment_of_the_cells(self) -> None:
+        """What they change between two commands, and otherwise what its own commands have left."""
+        outcome = self.drive(
+            "import os\nfrom hermes_tools import terminal\nos.environ.update(A='1', B='1')\nterminal('export B=own C=own')\n"
+            "first = terminal('echo $A $B $C')['output']\nos.environ['A'] = \"it's\"; del os.environ['B']; os.environ['C'] = 'cell'\n"
+            "[first, terminal('echo $A $B $C; export C=own; false')['output'], terminal('echo $A $B $C')['output']]",
+            lambda frame: {"body": {"run": True}}, self._TERMINAL)
+        self.assertEqual(outcome.text, """['1 own own\\n', "it's cell\\n", "it's own\\n"]""", outcome.traceback)
+
     def test_the_terminal_does_not_wait_for_what_a_command_leaves_printing(self) -> None:
         outcome = self.drive("from hermes_tools import terminal\nterminal('yes & exit 3', timeout=20)['exit_code']",
                              lambda frame: {"body": {"run": True}}, self._TERMINAL)

@@ -68,14 +68,14 @@ def _beginning(state: BashState, variables: dict[str, str]) -> bytes:
     none. The options come last: they would show and end what is ours, too."""
     begin = b"\\builtin exec %d<&-\n\\builtin unset -v BASH_ENV\n\\builtin shopt -s expand_aliases\n" % _GIVEN
     leave = b"\\builtin trap " + _quoted(_LEAVE.encode()) + b" EXIT\n"
-    posix = _changes(state.environment, variables, (_POSIX,))
+    posix = changes(state.environment, variables, (_POSIX,))
     if not state.left:
-        return begin + _changes({}, variables, ("BASH_ENV",)) + leave + posix
+        return begin + changes({}, variables, ("BASH_ENV",)) + leave + posix
     if state.folder:
         begin += b"\\builtin cd -- " + _quoted(state.folder) + b" 2>/dev/null || \\builtin printf '%s\\n' "
         begin += _quoted(b"bash: the working directory " + state.folder + b" is gone; this cell begins in ") + b'"$PWD" >&2\n'
     names = {*state.environment, *variables} - {_POSIX}
-    settings = _changes(variables, {}, names) + state.settings + _changes(state.environment, variables, names)
+    settings = changes(variables, {}, names) + state.settings + changes(state.environment, variables, names)
     return begin + _silently(settings) + leave + _silently(state.options + state.aliases + posix + b"\\builtin :\n")
 
 
@@ -102,7 +102,7 @@ def _take(state: BashState, data: bytes, variables: dict[str, str], ended: bool)
     state.environment, state.left = variables, True
 
 
-def _changes(before: dict[str, str], after: dict[str, str], names: Iterable[str]) -> bytes:
+def changes(before: dict[str, str], after: dict[str, str], names: Iterable[str]) -> bytes:
     """Commands that make the changes of these variables of an environment in a shell."""
     text = b""
     for name in sorted(names):

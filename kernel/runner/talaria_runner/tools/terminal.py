@@ -13,6 +13,7 @@ from posix import close, killpg, pipe, posix_spawn, read, waitpid, waitstatus_to
 from time import monotonic, sleep
 
 from talaria_runner.own.workspace import workspace
+from talaria_runner.streams.bash_state import changes
 from talaria_runner.tools.failures import ToolError, ToolTimeout
 from talaria_runner.wire.descriptors import wait_for, write_all
 
@@ -36,14 +37,17 @@ eval "$1" {_STATE_OUT}>&-
 """
 
 _state = b""
+_environment: dict[str, str] = {}  # with which the command began that left it
 
 
 def terminal(
     check: Callable[[], None], command: str, timeout: float | None = None, workdir: str | None = None, **others: object
 ) -> dict[str, object]:
     """Runs a shell command and waits for it: {"output", "exit_code"}. workdir is for this command alone."""
-    global _state
-    before = _state
+    global _state, _environment
+    before, variables = _state, dict(os.environ)
+    if before:  # it has all variables as they were: cells may have changed some since
+        before += b"\n" + changes(_environment, variables, _environment.keys() | variables.keys())
     if workdir is not None:
         folder = os.path.join(workspace(), workdir)
         if not os.path.isdir(folder):
@@ -51,7 +55,7 @@ def terminal(
         before += b"\ncd -- '" + os.fsencode(folder).replace(b"'", b"'\\''") + b"'\n"
     output, code, after = _run(command, before, timeout, check)
     if after and workdir is None:
-        _state = after
+        _state, _environment = after, variables
     return {"output": output, "exit_code": code}
 
 
