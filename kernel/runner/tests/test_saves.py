@@ -538,6 +538,25 @@ class Sessions(RunnerCase):
             self.assertEqual(other.run("In, _, __[0] is _, _1 is __, _i, ___").text, "([4], [1], True, True, 3, 'b')")
 
 
+    def test_keep_what_belongs_to_the_kernel(self) -> None:
+        """It is that of the kernel where they are loaded."""
+        with Runner() as host, Runner() as other:
+            path = os.path.join(host.directory.name, "variables")
+            host.run("from IPython.display import display as show, clear_output, update_display\nfrom getpass import getpass\nimport sys")
+            host.run("shell, handle = get_ipython(), show('a', display_id='x'); kept = [print, sys.stdout, shell.run_line_magic]")
+            saving = (
+                "import time; from talaria_runner.saves.saving import save\n"
+                f"save(globals(), {path!r}, deadline=time.monotonic() + 30, max_bytes=1 << 20).not_saved"
+            )
+            self.assertEqual(host.run(saving).text, "[]")
+            loading = f"from talaria_runner.saves.loading import load; load({path!r}, globals()).not_restored"
+            self.assertEqual(other.run(loading).text, "[]")
+            outcome = other.run("clear_output(); show('b', display_id='x'); handle.update('c'); update_display('d', display_id='x')")
+            self.assertEqual(outcome.order, ["clear", "display", "display", "display", "done"], outcome.traceback)
+            self.assertEqual([data["text/plain"] for data in outcome.displays], ["'b'", "'c'", "'d'"])
+            self.assertEqual(other.run("import getpass as g; shell is get_ipython(), getpass is g.getpass, kept[1] is sys.stdout").text, "(True, True, True)")
+
+
 class Gone(unittest.TestCase):
     """Variables that could not be saved are explained where they are used."""
 

@@ -210,6 +210,11 @@ class Kernel:
         return self.get_parent()
 
 
+def shell() -> object:
+    """The kernel's shell. Saved variables name this function."""
+    return kernels[0].shell
+
+
 def parent_of(execution: Execution) -> Message:
     """The request for an execution, as far as it is known here."""
     kind = "comm_msg" if execution.id.startswith(FRONT_END) else "execute_request"

@@ -22,7 +22,7 @@ from IPython.utils.text import LSString, SList
 from traitlets.config.loader import Config
 
 from talaria_runner.introspection.variables import records
-from talaria_runner.ipython import magics
+from talaria_runner.ipython import comms, magics
 from talaria_runner.ipython.events import run_into
 from talaria_runner.ipython.expansion import expand
 from talaria_runner.own.ours import calling_frame
@@ -187,6 +187,10 @@ class ZMQInteractiveShell(InteractiveShell):
         self.figures, self.inspector_of_kernel = tools.figures, tools.inspector
         self._adapted: dict[tuple[str, str], Callable] = {}
         super().__init__(user_module=tools.main, **settings)
+
+    def __reduce__(self) -> tuple[Callable[[], object], tuple[()]]:
+        """A variable that refers to it is saved with a reference to that of the interpreter."""
+        return comms.shell, ()
 
     # What happens when it is created.
 

@@ -8,7 +8,7 @@ import os
 import sys
 from sys import _getframe
 
-from talaria_runner.ipython import magics
+from talaria_runner.ipython import comms, magics
 from talaria_runner.ipython.events import EventManager, Info, Result, run_into
 from talaria_runner.ipython.expansion import expand
 from talaria_runner.ipython.magics.usage import UsageError
@@ -74,6 +74,10 @@ class InteractiveShell:
         self.inspector = tools.inspector
         self.own_magics: dict[str, dict[str, Callable]] = {"line": {}, "cell": {}}
         InteractiveShell._instance = self
+
+    def __reduce__(self) -> tuple[Callable[[], object], tuple[()]]:
+        """A variable that refers to it is saved with a reference to that of the interpreter."""
+        return comms.shell, ()
 
     @classmethod
     def initialized(cls) -> bool:

@@ -58,6 +58,10 @@ class Display:
         self.plain = set(_PLAIN)  # types that none of the formatters is asked about
         self.sinks: list[Callable[[Bundle, Bundle, str, bool], None]] = []  # the last one receives what is shown
 
+    def __reduce__(self) -> tuple[Callable[[], Display], tuple[()]]:
+        """A variable that refers to it, such as one of its methods or a handle, is saved with a reference to that of the interpreter."""
+        return the_one, ()
+
     def display(
         self,
         *objects: object,
@@ -260,6 +264,11 @@ class DisplayHandle:
 
 
 shared: list[Display] = []  # the kernel's one
+
+
+def the_one() -> Display:
+    """The kernel's one. Saved variables name this function."""
+    return shared[0]
 
 
 def _method(value: object, name: str) -> Callable | None:

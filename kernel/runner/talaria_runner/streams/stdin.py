@@ -90,6 +90,7 @@ class Stdin:
             return self.ask(str(prompt), True)
 
         disguise(ask, getpass.getpass)
+        ask.__name__ = ask.__qualname__ = "getpass"  # a variable is saved under this name: that of the original is not where it is found
         getpass.getpass = ask
 
 
