@@ -293,6 +293,26 @@ class Tools(RunnerCase):
         self.assertEqual((len(pids), [pid for pid in pids if _runs(pid)]), (2, []))
         self.assertEqual(self.drive("terminal('echo $kept')['output']", answer, self._TERMINAL).text, "'5\\n'")
 
+    def test_are_saved_with_the_variables(self) -> None:
+        """In another kernel they call the tools of that one's session."""
+        self.addCleanup(setattr, self, "runner", self.runner)
+        with Runner() as host, Runner() as other:
+            path = os.path.join(host.directory.name, "variables")
+            self.runner = host
+            outcome = self.drive(
+                "import time, hermes_tools\nfrom hermes_tools import web_search, search_tools, ToolError, aio\nsoon = aio.web_search\n"
+                "def twice(q): return [web_search(q), web_search(q)]\nfrom talaria_runner.saves.saving import save\n"
+                f"save(globals(), {path!r}, deadline=time.monotonic() + 30, max_bytes=1 << 20).not_saved", self.echo)
+            self.assertEqual(outcome.text, "[]", outcome.traceback)
+            outcome = other.run(f"from talaria_runner.saves.loading import load; load({path!r}, globals()).not_restored")
+            self.assertEqual(outcome.text, "[]", outcome.traceback)
+            self.runner = other
+            outcome = self.drive(
+                "import inspect, hermes_tools as h\n[*twice('a'), await soon('b'), str(inspect.signature(web_search)), aio is h.aio, "
+                "search_tools is h.search_tools, ToolError is h.ToolError]", lambda frame: {"body": {"result": frame["body"]["arguments"]["query"]}})
+            self.assertEqual(outcome.status, "ok", outcome.traceback)
+            self.assertEqual(eval(outcome.text), ["a", "a", "b", "(query: str, limit: int = 5)", True, True, True])
+
     def test_the_helpers(self) -> None:
         """P06"""
         outcome = self.drive(

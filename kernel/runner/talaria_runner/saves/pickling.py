@@ -22,6 +22,7 @@ from talaria_runner.introspection.lookup import Function, GetSet, Member, Method
 from talaria_runner.own.stdlib import is_standard_path, load
 from talaria_runner.saves import arrays, containers, enums, helpers, loggers, rebuild
 from talaria_runner.saves.reasons import Refused, refused
+from talaria_runner.tools import finder, functions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -178,6 +179,9 @@ class Pickling(_pickle.Pickler):
 
     def _function(self, value: FunctionType) -> object:
         names = value.__globals__
+        tool = functions.origin(value)
+        if tool is not None:
+            return finder.function, tool
         if self.context.is_named(value):
             return NotImplemented
         if names is not self.context.namespace:
@@ -357,8 +361,8 @@ def _is_importable(name: str) -> bool:
 
 
 def _is_named(value: object, namespace: dict[str, object]) -> bool:
-    if type(value) is Function and value.__globals__ is namespace:
-        return False
+    if type(value) is Function and (value.__globals__ is namespace or functions.origin(value) is not None):
+        return False  # a tool is found by its name where the host says that it is there: it is not asked here
     name = value.__qualname__
     module = module_of(value) if derives(type(value), type) else value.__module__
     if type(name) is not str or type(module) is not str or not _is_importable(module):

@@ -34,6 +34,7 @@ class Finder:
 
     def install(self) -> None:
         sys.meta_path.append(self)
+        shared.append(self)
 
     def calls(self) -> Calls:
         """The calls of this kernel, in any thread."""
@@ -42,6 +43,13 @@ class Finder:
         if self._calls is None:
             self._calls = Calls(self._asks, self._interrupts, self._main)
         return self._calls
+
+    def function(self, spec: dict[str, object], awaitable: bool) -> object:
+        """The function that calls a tool."""
+        from talaria_runner.tools import functions
+
+        calls = self.calls()
+        return functions.make(spec, calls.acall if awaitable else calls.call, awaitable)
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if name == _NAME:
@@ -69,9 +77,18 @@ class Finder:
         for part in ("aio", "servers"):
             inner = type(module)(f"{_NAME}.{part}")
             inner.__path__ = []  # importlib looks for modules below packages only
+            inner.__spec__ = ModuleSpec(inner.__name__, None)  # variables are saved as references to modules that have one
             fixed[part] = modules[inner.__name__] = inner
         vars(module).update(fixed)
         names.fixed.update(fixed)
         names.fill(module, names.function)
         names.fill(fixed["aio"], names.awaitable)
         names.fill_servers(fixed["servers"])
+
+
+shared: list[Finder] = []  # the kernel's one
+
+
+def function(spec: dict[str, object], awaitable: bool) -> object:
+    """The function of a tool, in the interpreter that loads it. Saved variables name this function."""
+    return shared[0].function(spec, awaitable)

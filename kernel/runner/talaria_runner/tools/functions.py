@@ -10,6 +10,7 @@ from talaria_runner.own.ours import OURS
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FunctionType
 
 _FILE = OURS + "tools/functions.py"
 _TYPES = {
@@ -20,6 +21,7 @@ _KEYWORDS = frozenset(
     "import in is lambda nonlocal not or pass raise return try while with yield".split()
 )
 _MOST = 250  # parameters
+_ORIGIN = "_origin"  # a global variable of the functions
 
 
 class _Parameter:
@@ -91,7 +93,8 @@ def make(spec: dict[str, object], call: Callable[[str, dict[str, object]], objec
     async def answer_soon(values: tuple[object, ...], others: dict[str, object]) -> object:
         return await call(tool, _arguments(parameters, values) | others)
 
-    place = {send: answer_soon if awaitable else answer, "__name__": "hermes_tools", "__builtins__": {}}
+    made = {_ORIGIN: (spec, awaitable), send: answer_soon if awaitable else answer}
+    place = {**made, "__name__": "hermes_tools", "__builtins__": {}}
     exec(compile(source, _FILE, "exec"), place)
     function = place["tool"]
     function.__name__ = function.__qualname__ = identifier(tool)
@@ -99,6 +102,11 @@ def make(spec: dict[str, object], call: Callable[[str, dict[str, object]], objec
     function.__defaults__ = tuple(p.default for p in parameters if not p.required) or None
     function.__annotations__ = {p.identifier: p.annotation for p in parameters}
     return function
+
+
+def origin(function: FunctionType) -> tuple[dict[str, object], bool] | None:
+    """The specification that make made a function of, and whether it is awaitable; None for any other function."""
+    return function.__globals__.get(_ORIGIN) if function.__code__.co_filename == _FILE else None
 
 
 def _takes_others(schema: object) -> bool:

@@ -97,7 +97,7 @@ class Names:
                     found.append((-score, name, spec))
             return [_told(name, spec, detail) for _, name, spec in sorted(found, key=lambda f: f[:2])]
 
-        search_tools.__module__ = "hermes_tools"
+        search_tools.__module__, search_tools.__qualname__ = "hermes_tools", "search_tools"
         return search_tools
 
     def _present(self) -> dict[str, dict[str, object]]:
