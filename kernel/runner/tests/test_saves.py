@@ -162,6 +162,26 @@ class Variables(Saves):
         )  # fmt: skip
         self.assertEqual((checks, lost), (["[True, True, True, True]", "[]"], []))
 
+    def test_may_be_types_of_annotations(self) -> None:
+        """In the syntax of Python 3.12 too, and a second time. Pickle would look for these by their names."""
+        code = """
+            import sys, typing
+            UserId = typing.NewType("UserId", int)
+            def user(id: UserId) -> UserId: return UserId(id)
+            new = "type Pair[T] = tuple[T, UserId]\\nclass Box[T: int]:\\n    def __init__(self, x: T): self.x = x\\ndef first[T](x: T) -> T: return x"
+            exec(new if sys.version_info >= (3, 12) else "first = lambda x: x\\nclass Box:\\n    def __init__(self, x): self.x = x\\nPair = tuple")
+            box = Box(first(3))
+        """
+        checks = [
+            "user(5), typing.get_type_hints(user)['id'] is UserId, UserId.__supertype__", "type(box) is Box, box.x, first(4)",
+            "Pair is tuple or (Pair[int].__origin__ is Pair, Pair.__value__.__args__[1] is UserId) == (True, True)",
+        ]
+        expected = ["(5, True, <class 'int'>)", "(True, 3, 4)", "True"]
+        self.assertEqual(self.round_trip(code, *checks), (expected, []))
+        again = self.python("load('variables', names)\nr = saved()\nload('variables', names)\n"
+                            f"tell([[repr(eval(check, names)) for check in {checks!r}], r.not_saved])")
+        self.assertEqual(again, [expected, []])
+
     def test_that_fail_take_no_others_with_them(self) -> None:
         """Even if they hang, crash, end the process, change other variables, print, or share objects with others."""
         checks, lost = self.round_trip(

@@ -45,7 +45,6 @@ _OF_C = (type(vars(list)["append"]), type(vars(object)["__repr__"]))  # what onl
 _MADE_AGAIN = frozenset(("__dict__", "__weakref__", "_abc_impl", "__slots__", "__annotate_func__", "__annotations_cache__"))
 _FIRST = ("__module__", "__doc__", "__slots__", "__orig_bases__", "__parameters__")  # that making a class depends on
 _ABOUT = ("__qualname__", "__defaults__", "__kwdefaults__", "__doc__", "__module__", "__type_params__")
-_VARIABLES = ("TypeVar", "ParamSpec", "TypeVarTuple")
 _LATE = version_info >= (3, 14)  # annotations are evaluated when they are asked for
 _PYTHON = f"{version_info.major}.{version_info.minor}"
 
@@ -151,8 +150,8 @@ class Pickling(_pickle.Pickler):
             return reduce(value)
         if derives(cls, Module):
             return rebuild.new_module, (value.__name__,), vars(value), None, None, rebuild.set_attributes
-        if module_of(cls) == "typing" and cls.__name__ in _VARIABLES and value.__module__ == "__main__":
-            return _type_variable(value)
+        if module_of(cls) == "typing" and cls.__name__ in _TYPES and not _is_in_its_module(value):
+            return _TYPES[cls.__name__](value)
         reduced = arrays.reduce(value, cls, self.context.memories)
         if reduced is not None:
             return reduced
@@ -304,9 +303,30 @@ def _type_variable(value: object) -> object:
         "bound": getattr(value, "__bound__", None),
         "covariant": getattr(value, "__covariant__", False),
         "contravariant": getattr(value, "__contravariant__", False),
+        "infer_variance": getattr(value, "__infer_variance__", False),
     }  # fmt: skip
     settings = {name: setting for name, setting in settings.items() if setting}
     return rebuild.type_variable, (type(value), value.__name__, getattr(value, "__constraints__", ()), settings)
+
+
+def _new_type(value: object) -> object:
+    return rebuild.new_type, (value.__name__, value.__supertype__)
+
+
+def _type_alias(value: object) -> object:
+    return rebuild.type_alias, (value.__name__, value.__value__, value.__type_params__)
+
+
+# Pickle saves these by their names. The parameters of def f[T]() claim to be in typing.
+_TYPES = {
+    "TypeVar": _type_variable, "ParamSpec": _type_variable, "TypeVarTuple": _type_variable,
+    "NewType": _new_type, "TypeAliasType": _type_alias,
+}  # fmt: skip
+
+
+def _is_in_its_module(value: object) -> bool:
+    name = value.__module__
+    return type(name) is str and _is_importable(name) and vars(modules[name]).get(value.__name__) is value
 
 
 # Their objects could be pickled, as nothing but a shell.

@@ -246,6 +246,16 @@ def type_variable(kind: type, name: str, constraints: tuple[object, ...], settin
     return made
 
 
+def new_type(name: str, base: object) -> object:
+    made = module("typing").NewType(name, base)
+    made.__module__ = "__main__"
+    return made
+
+
+def type_alias(name: str, value: object, parameters: tuple[object, ...]) -> object:
+    return module("typing").TypeAliasType(name, value, type_params=parameters)
+
+
 def new_module(name: str) -> ModuleType:
     return type(sys)(name)
 
