@@ -67,14 +67,17 @@ func (w *wire) release() error {
 	}
 }
 
-// SetWriteDeadline makes all writes end at t, including one in progress. The zero time removes the bound.
-func (w *wire) SetWriteDeadline(t time.Time) error {
+// SetWriteDeadline implements [net.Conn], and does nothing: the WebSocket library sets a deadline for each frame, also for a pong while
+// others are held back or being written, and all of them would end with it. A client that takes nothing is given up without it.
+func (w *wire) SetWriteDeadline(time.Time) error { return nil }
+
+// bound makes all writes end at t, including one in progress.
+func (w *wire) bound(t time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.dead {
-		return nil
+	if !w.dead {
+		_ = w.Conn.SetWriteDeadline(t) // fails only when the connection is gone
 	}
-	return w.Conn.SetWriteDeadline(t)
 }
 
 // cut fails all writes from now on, including one in progress.

@@ -116,7 +116,7 @@ func (f *frontSocket) Write(binary bool, data []byte) error {
 	return f.conn.WriteMessage(kind, data)
 }
 
-// Ping has no deadline of its own: that would bound everything which is held back with it.
+// Ping has no deadline of its own: it waits for its turn.
 func (f *frontSocket) Ping(data string) error {
 	return f.conn.WriteControl(websocket.PingMessage, []byte(data), time.Time{})
 }

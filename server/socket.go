@@ -163,6 +163,7 @@ func (k *socket) run(ctx context.Context, info api.Session) {
 // read takes frames until the connection ends, or ctx while one waits for its slot. What it took is carried out even
 // then.
 func (k *socket) read(ctx context.Context) {
+	defer k.unblock() // nobody reads what is being written
 	defer close(k.readEnd)
 	defer close(k.frames)
 	for {
@@ -230,9 +231,8 @@ func (k *socket) write(ctx context.Context, info api.Session) closeReason {
 	if err := k.sendJSON(hello); err != nil {
 		return gone
 	}
-	unblock := func() { _ = k.wire.SetWriteDeadline(time.Now().Add(closeTimeout)) }
-	defer context.AfterFunc(ctx, unblock)() // a write that waits does not hold up a shutdown
-	defer context.AfterFunc(k.revoked, unblock)()
+	defer context.AfterFunc(ctx, k.unblock)() // a write that waits does not hold up a shutdown
+	defer context.AfterFunc(k.revoked, k.unblock)()
 	ctx, cancel := context.WithCancel(ctx)
 	list := fetch(ctx, k.reader.Events(ctx))
 	defer func() {

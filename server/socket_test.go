@@ -314,6 +314,49 @@ func TestReplayGoesAtTheClientsPace(t *testing.T) {
 	}
 }
 
+// The library gives the answer to a ping one second. What is on its way to the client at that time has longer.
+func TestASlowClientThatPingsIsNotCutOff(t *testing.T) {
+	h := start(t)
+	h.session("s")
+	h.want(h.do(request{method: "POST", path: "/v1/sessions/s/executions", body: `{"code":"big 256"}`}), 200, "")
+	total := decode[api.Session](t, h.do(request{method: "GET", path: "/v1/sessions/s"}).body).LastSeq
+	slow := h.attach("/v1/sessions/s/ws?after=0")
+	ponged := false
+	slow.conn.SetPongHandler(func(string) error { ponged = true; return nil })
+	time.Sleep(time.Second) // until the server waits for the client
+	if err := slow.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second)
+	for seq := range total {
+		if f := slow.next(); int64(f["seq"].(float64)) != seq+1 {
+			t.Fatalf("seq %v, want %d", f["seq"], seq+1)
+		}
+	}
+	if slow.ask(`{"type":"ping","id":1}`); !ponged {
+		t.Error("the ping was not answered")
+	}
+}
+
+func TestASocketEndsWithItsClientAlsoWhileItIsWrittenTo(t *testing.T) {
+	h := start(t)
+	h.session("s")
+	h.want(h.do(request{method: "POST", path: "/v1/sessions/s/executions", body: `{"code":"big 256"}`}), 200, "")
+	slow := h.attach("/v1/sessions/s/ws?after=0")
+	time.Sleep(time.Second) // until the server waits for the client
+	if err := slow.conn.WriteControl(websocket.CloseMessage, nil, time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) { // a client that takes nothing has a minute
+		if metrics := h.do(request{method: "GET", path: "/metrics"}); strings.Contains(string(metrics.body), "talaria_sockets 0") {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("the socket is still there")
+		}
+	}
+}
+
 func TestSocketNeedsNoSubprotocol(t *testing.T) {
 	h := start(t)
 	h.session("s")

@@ -89,10 +89,11 @@ func (p *peer) endReading() {
 }
 
 // unblock lets a write in progress fail soon.
-func (p *peer) unblock() { _ = p.wire.SetWriteDeadline(time.Now().Add(closeTimeout)) }
+func (p *peer) unblock() { p.wire.bound(time.Now().Add(closeTimeout)) }
 
 func (p *peer) sayClose(f closeReason) {
 	message := websocket.FormatCloseMessage(f.code, f.text)
+	p.unblock()
 	_ = p.conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(closeTimeout)) // a try
 }
 
