@@ -72,6 +72,7 @@ func (s *Server) postHibernate(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
+	reply.Session = c.shown(reply.Session)
 	return c.answer(http.StatusOK, reply)
 }
 
@@ -80,6 +81,7 @@ func (s *Server) postWake(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
+	reply.Session = c.shown(reply.Session)
 	return c.answer(http.StatusOK, reply)
 }
 

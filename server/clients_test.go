@@ -337,9 +337,11 @@ func TestAVisitorSeesNeitherMetadataNorMounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	hello := (&client{T: t, conn: conn}).read()
+	may := decode[api.SessionToken](t, h.do(request{method: "POST", path: "/v1/sessions/s/tokens", body: `{"rights":["run"]}`}).body)
 	for who, info := range map[string]any{
 		"GET":   decode[any](t, h.do(request{method: "GET", path: "/v1/sessions/s", token: token}).body),
 		"hello": hello["session"],
+		"wake":  decode[any](t, h.do(request{method: "POST", path: "/v1/sessions/s/wake", token: may.Token}).body),
 	} {
 		session := info.(map[string]any)
 		if metadata, _ := session["metadata"].(map[string]any); len(metadata) > 0 || session["metadata"] == nil || session["mounts"] == nil {

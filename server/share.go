@@ -54,10 +54,12 @@ func errReadOnly() *api.Error {
 	return api.Errorf(api.CodeReadOnly, "this link is read-only; to change something, ask the person who shared it for a token")
 }
 
-// info returns the session as the caller may see it: a visitor sees neither its owner's notes, nor folders of the
+// info returns the session as the caller may see it.
+func (c *call) info(sess *session.Session) api.Session { return c.shown(sess.Info(c.command())) }
+
+// shown returns what the caller may see of a session: a visitor sees neither its owner's notes, nor folders of the
 // host.
-func (c *call) info(sess *session.Session) api.Session {
-	info := sess.Info(c.command())
+func (c *call) shown(info api.Session) api.Session {
 	if c.visit != nil {
 		info.Metadata, info.Mounts = map[string]string{}, []api.Mount{}
 	}
