@@ -1,9 +1,15 @@
 package session_test
 
 import (
+	"encoding/base64"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"talaria/api"
+	"talaria/session"
+	"talaria/session/webhook"
 )
 
 // TestACallGoesThroughTheHost checks that the session and the host agree about calls.
@@ -37,5 +43,30 @@ func TestACallGoesThroughTheHost(t *testing.T) {
 	audit, err := s.Tools().Calls(t.Context(), api.PageQuery{})
 	if err != nil || len(audit.Items) != 2 || audit.Items[0].Status != "error" || audit.Items[0].Error.Code != "teapot" || audit.Items[1].Status != "ok" {
 		t.Errorf("%+v (%v)", audit.Items, err)
+	}
+}
+
+// The code is also ours for calls that nobody waits for.
+func TestAWebhookMayReportThatSomethingWasCancelled(t *testing.T) {
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"error":{"code":"cancelled","message":"the order was cancelled"}}`)
+	}))
+	t.Cleanup(hook.Close)
+	secrets, err := webhook.ParseSecrets("whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	caller, err := webhook.New(webhook.Config{Prefixes: []string{hook.URL}, Secrets: secrets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(caller.Close)
+	r := newRig(t, func(c *cell) {
+		c.CallTool("order", map[string]any{})
+		c.Print(c.Answer().Error)
+	}, func(cfg *session.Config) { cfg.Remote.Webhooks = caller })
+	s := r.session(api.SessionRequest{Tools: &[]api.Tool{{Name: "order", URL: hook.URL + "/order", TimeoutS: 5}}})
+	if e := wait(t, s, submit(t, s, "")); e.Text != "the order was cancelled" {
+		t.Errorf("the cell got: %s", e.Text)
 	}
 }

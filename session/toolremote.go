@@ -232,7 +232,7 @@ func (c *remoteClient) answer(ctx context.Context, r api.ToolRequest, result rem
 		if known := new(remote.Failure); errors.As(err, &known) {
 			failure.Code, failure.Message = known.Code, known.Message
 		}
-		if failure.Code == remote.CodeCancelled { // its cell no longer waits, or this server is ending
+		if ctx.Err() != nil { // its cell no longer waits, or this server is ending
 			return
 		}
 		answer.Result, answer.Error = nil, failure
