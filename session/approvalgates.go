@@ -64,8 +64,15 @@ func (s *Session) askCell(ctx context.Context, r *execution) {
 		r.approval = cellAsked
 	}
 	s.mu.Unlock()
-	if ask {
-		s.mustCommit(ctx, s.approvals.propose(ctx, p))
+	if !ask {
+		return
+	}
+	s.mustCommit(ctx, s.approvals.propose(ctx, p))
+	s.mu.Lock()
+	waits := slices.Contains(s.queue, r)
+	s.mu.Unlock()
+	if !waits { // it was cancelled when there was no question to withdraw yet
+		s.mustCommit(ctx, s.approvals.withdraw(r.row.ID))
 	}
 }
 

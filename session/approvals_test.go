@@ -365,6 +365,25 @@ func TestWithAllEachCellAsks(t *testing.T) {
 	}
 }
 
+// Until its question is open there is nothing to withdraw; for a large cell that takes a while.
+func TestACellThatIsCancelledBeforeItsQuestionIsOpenLeavesNone(t *testing.T) {
+	r := scripted(t, nil)
+	s := r.session(api.SessionRequest{Approvals: ptr(api.ApprovalsAll)})
+	h := attended(t, s)
+	for i := range 3 {
+		id := submit(t, s, "print "+strings.Repeat("x", 8<<20))
+		time.Sleep(time.Duration(i+1) * 10 * time.Millisecond) // until it is being asked about
+		if err := s.Interrupt(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, s, id)
+		if err := s.Update(t.Context(), api.SessionPatch{Name: ptr("later")}); err != nil { // the session's goroutine has gone on
+			t.Fatal(err)
+		}
+		h.pending(0)
+	}
+}
+
 func TestADeletedSessionAsksNoLonger(t *testing.T) {
 	r := scripted(t, nil)
 	s := r.session(api.SessionRequest{ID: ptr("x"), Approvals: ptr(api.ApprovalsAll)})
