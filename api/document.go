@@ -50,3 +50,12 @@ type Share struct {
 	URL       string `json:"url,omitzero"`
 	CreatedAt Time   `json:"created_at"`
 }
+
+// View is what a page needs to show a session at a position of its log: the document, and the last execution of each cell, in the
+// order in which they are shown. What happened after Seq follows in the events after it.
+type View struct {
+	LogID      string      `json:"log_id"`
+	Seq        int64       `json:"seq"`
+	Document   Document    `json:"document"`
+	Executions []Execution `json:"executions"`
+}

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -17,6 +19,33 @@ func (s *Server) getDocument(c *call, sess *session.Session) error {
 		return err
 	}
 	return answerDocument(c, http.StatusOK, doc)
+}
+
+// getView answers with what a page shows of the session. It is written execution by execution, since all of them may not fit into memory.
+func (s *Server) getView(c *call, sess *session.Session) error {
+	to := &body{c: c, kind: "application/json"}
+	out := bufio.NewWriterSize(to, 64<<10)
+	write := func(before string, value any, after string) error {
+		encoded, err := api.Marshal(value)
+		if err == nil {
+			_, err = fmt.Fprintf(out, "%s%s%s", before, encoded, after)
+		}
+		return err
+	}
+	info := sess.Info(c.ctx())
+	comma := ""
+	err := sess.Notebook().View(c.ctx(), info.LastSeq, func(doc api.Document) error {
+		return write(fmt.Sprintf(`{"log_id":%s,"seq":%d,"document":`, api.Text(info.LogID), info.LastSeq), doc, `,"executions":[`)
+	}, func(e api.Execution) error {
+		before := comma
+		comma = ","
+		return write(before, e, "")
+	})
+	if err == nil {
+		_, _ = out.WriteString("]}") // Flush fails, too
+		err = out.Flush()
+	}
+	return to.ended(err)
 }
 
 func answerDocument(c *call, status int, doc api.Document) error {

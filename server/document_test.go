@@ -80,6 +80,10 @@ func TestDocumentsAreChecked(t *testing.T) {
 func TestANotebookIsTheDocument(t *testing.T) {
 	h := start(t)
 	h.session("s")
+	empty := h.do(request{method: "GET", path: "/v1/sessions/s/view"})
+	if view := decode[api.View](t, empty.body); view.Executions == nil || len(view.Executions) > 0 || view.Document.Cells == nil {
+		t.Errorf("the view of a new session is %s", empty.body)
+	}
 	run := func(id string) {
 		t.Helper()
 		h.want(h.do(request{method: "POST", path: "/v1/sessions/s/executions", body: `{"id":"` + id + `","code":"print('hi')"}`}), 200, "")
@@ -106,6 +110,17 @@ func TestANotebookIsTheDocument(t *testing.T) {
 		h.want(r, 200, "")
 		return decode[file](t, r.body)
 	}
+	view := decode[api.View](t, h.do(request{method: "GET", path: "/v1/sessions/s/view"}).body)
+	var runs []string
+	for _, e := range view.Executions {
+		runs = append(runs, fmt.Sprint(e.ID, " ", e.Status, " ", len(e.Outputs)))
+	}
+	info := decode[api.Session](t, h.do(request{method: "GET", path: "/v1/sessions/s"}).body)
+	if got := strings.Join(runs, ", "); got != "a.r00000002 ok 1, late ok 1" || view.Document.Revision != 1 || len(view.Document.Cells) != 3 ||
+		view.Seq != info.LastSeq || view.LogID != info.LogID {
+		t.Errorf("the view has %s, and is %+v", got, view)
+	}
+
 	nb := exported()
 	var shape []string
 	for _, cell := range nb.Cells {

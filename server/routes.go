@@ -199,6 +199,9 @@ func (s *Server) routes() []route {
 
 		get(one+"/document", with(s.getDocument), doc{
 			id: "getDocument", summary: "The notebook page's cells", answers: answers{200: jsonOf[api.Document]()}}).readable().bulky(),
+		get(one+"/view", with(s.getView), doc{
+			id: "getView", summary: "The document and the last execution of each cell, to continue with the events after `seq`",
+			answers: answers{200: jsonOf[api.View]()}}).readable().bulky(),
 		put(one+"/document", with(s.putDocument), doc{
 			id: "putDocument", summary: "Replace the notebook page's cells, if If-Match names their revision",
 			body: jsonOf[api.DocumentRequest](), answers: answers{200: jsonOf[api.Document]()}}).needs(api.RightWrite),

@@ -56,7 +56,7 @@ func (s *Session) makeParts(r store.Session, packagesDir *workspace.Dir, snapsho
 	})
 	s.notebook = notebook.New(notebook.Config{
 		Store: cfg.Store, Session: s.n, Python: s.env.Version, LastSeq: s.journal.LastSeq, ReadError: s.journal.readError,
-		Execution: s.executions.Get, Commit: s.commitDocument, Spare: m.spare,
+		Execution: s.executions.Get, ExecutionAt: s.executions.At, Commit: s.commitDocument, Spare: m.spare,
 	})
 	s.access = access.New(access.Config{Store: cfg.Store, Session: s.n, ReadError: s.journal.readError, Commit: s.commitUse})
 	s.terminals, s.programs = processes.New(processes.Kernel{

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"math"
 
 	"talaria/api"
 	"talaria/session/transcript"
@@ -83,29 +84,62 @@ func (x *Executions) completed(ctx context.Context, row store.Execution) (api.Ex
 	return x.withOutputs(ctx, e)
 }
 
-// withOutputs folds the execution's events into its outputs, up to what fits into an answer.
-func (x *Executions) withOutputs(ctx context.Context, e api.Execution) (api.Execution, error) {
-	bare, err := api.Marshal(e)
-	if err != nil {
+// At returns an execution that was queued up to seq as it was at that position of the log. over: it is known to have ended by then.
+func (x *Executions) At(ctx context.Context, id string, seq int64, over bool) (api.Execution, error) {
+	e, err := x.Get(ctx, id)
+	if err != nil || over {
 		return e, err
 	}
+	unfinished := api.Execution{
+		ID: e.ID, SessionID: e.SessionID, Code: e.Code, Status: api.StatusQueued, State: api.VariablesKept, Artifacts: []api.Artifact{},
+		Generation: e.Generation, CreatedAt: e.CreatedAt, StartedAt: e.StartedAt,
+	}
+	begun, ended, err := x.addOutputs(ctx, &unfinished, seq)
+	switch {
+	case err != nil:
+	case ended:
+		return e, nil
+	case begun || unfinished.OutputsOmitted:
+		unfinished.Status, unfinished.ExecutionCount = api.StatusRunning, e.ExecutionCount
+	default:
+		unfinished.StartedAt = nil
+	}
+	return unfinished, err
+}
+
+// withOutputs adds the execution's outputs, up to what fits into an answer.
+func (x *Executions) withOutputs(ctx context.Context, e api.Execution) (api.Execution, error) {
+	begun, _, err := x.addOutputs(ctx, &e, math.MaxInt64)
+	if e.StartedAt != nil && !begun { // the log no longer reaches back that far
+		e.OutputsOmitted = true
+	}
+	return e, err
+}
+
+// addOutputs folds the execution's events up to seq into its outputs, up to what fits into an answer, and reports whether it had
+// begun and ended by then.
+func (x *Executions) addOutputs(ctx context.Context, e *api.Execution, seq int64) (begun, ended bool, err error) {
+	bare, err := api.Marshal(e)
+	if err != nil {
+		return false, false, err
+	}
 	var fold api.Outputs
-	begun := false
 	err = x.journal.eachEvent(ctx, e.ID, func(event api.Event, size int) bool {
+		if event.Seq > seq {
+			return false
+		}
 		switch event.Body.(type) {
 		case api.ExecutionStarted:
 			begun = true
 		case api.ExecutionFinished:
+			ended = true
 			return false
 		}
 		e.OutputsOmitted = !fold.AddWithin(event.Body, size+eventCost, api.MaxAnswer-len(bare))
 		return !e.OutputsOmitted
 	})
 	e.Outputs = fold.List()
-	if e.StartedAt != nil && !begun { // the log no longer reaches back that far
-		e.OutputsOmitted = true
-	}
-	return e, err
+	return begun, ended, err
 }
 
 // Origin returns what was given as Origin of the request for an execution, or nil.

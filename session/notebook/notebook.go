@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -57,6 +58,8 @@ type Config struct {
 	ReadError func(context.Context, error) error
 	// Execution returns one of its executions with the outputs so far.
 	Execution func(ctx context.Context, id string) (api.Execution, error)
+	// ExecutionAt returns one that was queued up to a position of the log as it was there. over: it is known to have ended by then.
+	ExecutionAt func(ctx context.Context, id string, seq int64, over bool) (api.Execution, error)
 	// Commit makes a change of the document, together with the event that announces it.
 	Commit func(ctx context.Context, write func(*store.Tx) error, announced api.DocumentChanged) error
 	// Spare reports why nothing can be written to the server's disk, or nil.
@@ -103,7 +106,7 @@ func (n *Notebook) Export(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return n.cfg.ReadError(ctx, err)
 	}
-	b := writer{n: n, w: w, ids: map[string]bool{}, came: map[string]api.Raw{}, last: map[string]string{}}
+	b := writer{n: n, w: w, ids: map[string]bool{}, came: map[string]api.Raw{}}
 	for _, cell := range came {
 		id, err := idOf(cell)
 		if err != nil {
@@ -111,31 +114,103 @@ func (n *Notebook) Export(ctx context.Context, w io.Writer) error {
 		}
 		b.came[id] = cell
 	}
-	for _, id := range ids {
-		b.last[api.CellOf(id)] = id
-	}
-	late, err := n.cfg.Store.QueuedAfter(ctx, n.cfg.Session, doc.Through)
+	b.last = lastOf(ids)
+	others, err := n.others(ctx, doc, ids)
 	if err != nil {
-		return n.cfg.ReadError(ctx, err)
+		return err
 	}
-	arranged := map[string]bool{}
 	for _, cell := range doc.Cells {
-		arranged[cell.ID] = true
 		if err := b.add(ctx, cell, true); err != nil {
 			return err
 		}
 	}
-	for _, execution := range ids {
+	for _, execution := range others {
 		id := api.CellOf(execution)
-		if arranged[id] || doc.Revision > 0 && (!late[execution] || b.last[id] != execution) {
-			continue
-		}
 		b.last[id] = execution
 		if err := b.add(ctx, api.DocumentCell{ID: id, CellType: "code"}, false); err != nil {
 			return err
 		}
 	}
 	return b.end(nb)
+}
+
+// lastOf returns the last of these executions, oldest first, for each cell.
+func lastOf(ids []string) map[string]string {
+	last := map[string]string{}
+	for _, id := range ids {
+		last[api.CellOf(id)] = id
+	}
+	return last
+}
+
+// others returns those of these executions that a notebook shows after the cells of its document.
+func (n *Notebook) others(ctx context.Context, doc api.Document, ids []string) ([]string, error) {
+	late, err := n.cfg.Store.QueuedAfter(ctx, n.cfg.Session, doc.Through)
+	if err != nil {
+		return nil, n.cfg.ReadError(ctx, err)
+	}
+	arranged, last := map[string]bool{}, lastOf(ids)
+	for _, cell := range doc.Cells {
+		arranged[cell.ID] = true
+	}
+	return slices.DeleteFunc(slices.Clone(ids), func(execution string) bool {
+		id := api.CellOf(execution)
+		return arranged[id] || doc.Revision > 0 && (!late[execution] || last[id] != execution)
+	}), nil
+}
+
+// View calls begin with the document, and then take with the last execution of each cell as it was at a position of the log, in the order
+// in which a notebook shows them. The executions come one by one, since all of them may not fit into memory.
+func (n *Notebook) View(ctx context.Context, seq int64, begin func(api.Document) error, take func(api.Execution) error) error {
+	doc, err := n.Document(ctx)
+	if err != nil {
+		return err
+	}
+	_, hides, err := n.cfg.Store.Notebook(ctx, n.cfg.Session)
+	if err != nil {
+		return n.cfg.ReadError(ctx, err)
+	}
+	ids, err := n.cfg.Store.NotebookExecutions(ctx, n.cfg.Session, hides)
+	if err != nil {
+		return n.cfg.ReadError(ctx, err)
+	}
+	over := map[string]bool{}
+	if err := n.cfg.Store.ExecutionsThrough(ctx, n.cfg.Session, seq, func(id string, ended bool) { over[id] = ended }); err != nil {
+		return n.cfg.ReadError(ctx, err)
+	}
+	ids = slices.DeleteFunc(ids, func(id string) bool { _, queued := over[id]; return !queued })
+	last := lastOf(ids)
+	others, err := n.others(ctx, doc, ids)
+	if err != nil {
+		return err
+	}
+	var shown []string
+	for _, cell := range doc.Cells {
+		if id, ran := last[cell.ID]; ran && cell.CellType == "code" {
+			shown = append(shown, id)
+		}
+	}
+	for _, id := range others {
+		if last[api.CellOf(id)] == id {
+			shown = append(shown, id)
+		}
+	}
+	if err := begin(doc); err != nil {
+		return err
+	}
+	for _, id := range shown {
+		e, err := n.cfg.ExecutionAt(ctx, id, seq, over[id])
+		if errors.Is(err, api.Errorf(api.CodeExecutionNotFound, "")) { // forgotten meanwhile
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := take(e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writer writes a notebook file cell by cell, indented by one space for each level.
