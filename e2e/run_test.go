@@ -206,11 +206,17 @@ func TestARunIsRefusedForWhatItAsks(t *testing.T) {
 func TestFiftyRunsAtOnceAllEnd(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})
+	ctx := withinProgram(t)
 	var all sync.WaitGroup
 	for i := range 50 {
 		all.Go(func() {
-			if got := s.run(t, fmt.Sprintf(`"language":"python","code":"print(%d)","limits":{"time_s":120}`, i)); got.Stdout != fmt.Sprintf("%d\n", i) {
-				t.Errorf("run %d: %+v", i, got)
+			a, err := s.tryDo(ctx, call{method: "POST", path: "/v1/run", body: fmt.Sprintf(`{"language":"python","code":"print(%d)","limits":{"time_s":120}}`, i)})
+			if err != nil {
+				t.Errorf("run %d: %v", i, err)
+				return
+			}
+			if got := decode[api.RunResult](t, string(a.body)); got.Stdout != fmt.Sprintf("%d\n", i) {
+				t.Errorf("run %d: %d %+v", i, a.status, got)
 			}
 		})
 	}
