@@ -36,7 +36,7 @@ func TestASharesTokenOnlyReads(t *testing.T) {
 		"GET /v1/sessions/{id}/executions/{eid}/text": true, "GET /v1/sessions/{id}/executions/{eid}/render": true, "GET /v1/sessions/{id}/executions/{eid}/render/{sha256}": true,
 		"GET /v1/sessions/{id}/events": true, "GET /v1/sessions/{id}/ws": true, "GET /v1/sessions/{id}/files": true,
 		"GET /v1/sessions/{id}/files/{path}": true, "GET /v1/sessions/{id}/artifacts": true, "GET /v1/artifacts/{sha256}": true,
-		"GET /v1/sessions/{id}/notebook": true, "GET /v1/sessions/{id}/document": true,
+		"GET /v1/sessions/{id}/notebook": true, "GET /v1/sessions/{id}/document": true, "GET /v1/sessions/{id}/view": true,
 		"POST /mcp": true, "DELETE /mcp": true, // each tool checks more
 	}
 	open := map[string]bool{

@@ -27,7 +27,8 @@ var rightOf = map[string]api.Right{
 	"GET /v1/sessions/{id}/events": "read", "GET /v1/sessions/{id}/ws": "read", "GET /v1/sessions/{id}/files": "read",
 	"GET /v1/sessions/{id}/files/{path}": "read", "GET /v1/sessions/{id}/artifacts": "read", "GET /v1/artifacts/{sha256}": "read",
 	"GET /v1/sessions/{id}/notebook": "read", "GET /v1/sessions/{id}/document": "read",
-	"POST /mcp": "read", "DELETE /mcp": "read", // each tool checks more
+	"GET /v1/sessions/{id}/view": "read",
+	"POST /mcp":                  "read", "DELETE /mcp": "read", // each tool checks more
 
 	"POST /v1/sessions/{id}/executions": "run", "POST /v1/sessions/{id}/interrupt": "run", "POST /v1/sessions/{id}/input": "run",
 	"POST /v1/sessions/{id}/reset": "run", "POST /v1/sessions/{id}/keep": "run", "POST /v1/sessions/{id}/packages": "run",
