@@ -279,9 +279,7 @@ func TestCloseEndsWhatPid1DoesNotEnd(t *testing.T) {
 	}
 	defer p.Stderr().Close()
 	defer p.Stdout().Close()
-	if err := syscall.Kill(s.Handle().PID, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	kerneltest.StopProcess(t, s.Handle().PID)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

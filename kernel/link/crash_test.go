@@ -284,9 +284,7 @@ func TestWhatAHostLeavesOfAKernelThatIsOverIsRemoved(t *testing.T) {
 	r := begin(t, c, "a")
 	r.execute("e1", "exit")
 	r.unacknowledged(is[record.Died])
-	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	kerneltest.StopProcess(t, child.Process.Pid)
 	c.Ack(r.key, r.after)
 	child.kill() // before it has read that
 	begin(t, c, "b")

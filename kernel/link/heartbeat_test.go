@@ -12,6 +12,7 @@ import (
 	"talaria/api"
 	"talaria/kernel"
 	"talaria/kernel/command"
+	"talaria/kernel/kerneltest"
 	"talaria/kernel/link"
 	"talaria/kernel/record"
 )
@@ -35,9 +36,7 @@ func TestAHostThatIsStoppedIsNoticedAndGoesOn(t *testing.T) {
 	r := begin(t, c, "a")
 	r.execute("e1", "echo 1 ")
 	r.until(is[record.Finished])
-	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	kerneltest.StopProcess(t, child.Process.Pid)
 	large := "skip " + strings.Repeat(" ", 16<<20) // more than the socket holds
 	given := make(chan error, 1)
 	go func() { given <- command.Tell(t.Context(), c, r.key, command.Execution{ID: "e2", Code: large}) }()
@@ -106,9 +105,7 @@ func TestANewServerWaitsForAHostThatIsStopped(t *testing.T) {
 	r.execute("e1", "echo 1")
 	r.until(is[record.Finished])
 	_ = c.Close()
-	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	kerneltest.StopProcess(t, child.Process.Pid)
 	goOn := time.AfterFunc(time.Second, func() { _ = child.Process.Signal(syscall.SIGCONT) })
 	defer goOn.Stop()
 	c = open(t, dir, noSpawn, func(cfg *link.ClientConfig) { cfg.Wait(50*time.Millisecond, patience) })
@@ -124,9 +121,7 @@ func TestANewServerDoesNotWaitForeverForAHost(t *testing.T) {
 	c := open(t, dir, noSpawn)
 	r := begin(t, c, "a")
 	_ = c.Close()
-	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	kerneltest.StopProcess(t, child.Process.Pid)
 	defer child.kill()
 	c = open(t, dir, func(context.Context) error { serve(t, dir); return nil },
 		func(cfg *link.ClientConfig) { cfg.Wait(50*time.Millisecond, 200*time.Millisecond) })

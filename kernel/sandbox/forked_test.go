@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"talaria/kernel"
+	"talaria/kernel/kerneltest"
 	"talaria/kernel/python"
 	"talaria/kernel/sandbox"
 )
@@ -383,9 +384,7 @@ func TestCreateDoesWithoutAForkServerThatIsKilledMeanwhile(t *testing.T) {
 	b, env := warm(t, dir, events.into)
 	_, server := sandbox.Keepers(b, env)
 	// So that it cannot answer before it is killed.
-	if err := syscall.Kill(server, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	kerneltest.StopProcess(t, server)
 	asked := groupIsMade(t, create(t, b, env, false))
 	created := make(chan kernel.Sandbox)
 	go func() {

@@ -141,9 +141,7 @@ func TestSweepKillsALeftoverSandbox(t *testing.T) {
 	server, handle := startServer(t, dir)
 	lock := openLock(t, dir)
 	// A server that hangs cannot close its sockets.
-	if err := server.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	kerneltest.StopProcess(t, server.Pid)
 	b := newBackend(t, filepath.Join(dir, "own"))
 	for what, wrong := range map[string]func(*kernel.Handle){
 		"start time": func(h *kernel.Handle) { h.StartTime++ },
@@ -176,9 +174,7 @@ func TestSweepKillsWhatOnlyItsGroupTells(t *testing.T) {
 		t.Skip("no control groups can be written here")
 	}
 	lock := openLock(t, dir)
-	if err := server.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	kerneltest.StopProcess(t, server.Pid)
 	if err := newBackend(t, filepath.Join(dir, "own")).Sweep(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
