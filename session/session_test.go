@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -393,6 +394,64 @@ func TestUploadsPastTheQuotaAreRefused(t *testing.T) {
 	if files, _, err := s.Files().List(t.Context(), ""); err != nil || len(files) != 1 || files[0].Size != 80_000 {
 		t.Errorf("%+v, %v", files, err)
 	}
+}
+
+// Neither of two uploads at once is too large by itself.
+func TestUploadsAtTheSameTimeShareTheQuota(t *testing.T) {
+	r := scripted(t, nil)
+	s := r.session(api.SessionRequest{Limits: &api.LimitsRequest{DiskBytes: ptr(int64(100_000))}})
+	part := []byte(strings.Repeat("x", 30_000))
+	begin := func(name string) *upload {
+		u := &upload{asks: make(chan struct{}), parts: make(chan []byte), ended: make(chan error, 1)}
+		go func() {
+			_, _, err := s.Files().Put(t.Context(), name, u)
+			u.ended <- err
+		}()
+		<-u.asks
+		u.parts <- part
+		<-u.asks // the part is in the file
+		return u
+	}
+	a, b := begin("a"), begin("b")
+	a.parts <- part
+	<-a.asks
+	b.parts <- part
+	select {
+	case err := <-b.ended:
+		if code(err) != api.CodeDiskLimit {
+			t.Errorf("the second one: %v", err)
+		}
+	case <-b.asks:
+		t.Error("both are taken")
+		close(b.parts)
+		<-b.ended
+	}
+	c := begin("c") // has the room that the second one leaves
+	for _, u := range []*upload{a, c} {
+		close(u.parts)
+		if err := <-u.ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if files, _, err := s.Files().List(t.Context(), ""); err != nil || len(files) != 2 || files[0].Size != 60_000 || files[1].Size != 30_000 {
+		t.Errorf("%+v, %v", files, err)
+	}
+}
+
+// upload is the content of a file that comes in parts.
+type upload struct {
+	asks  chan struct{} // one for each part that is to be read
+	parts chan []byte
+	ended chan error
+}
+
+func (u *upload) Read(p []byte) (int, error) {
+	u.asks <- struct{}{}
+	part, ok := <-u.parts
+	if !ok {
+		return 0, io.EOF
+	}
+	return copy(p, part), nil
 }
 
 // TestOutputPastItsLimitKeepsHeadAndTailAndTheWholeAsAnArtifact is row P32.

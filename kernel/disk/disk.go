@@ -248,6 +248,10 @@ type Workspace struct {
 	hold    kernel.DiskEnforcement
 	image   *image
 	project *project
+
+	// Uploading counts the bytes that clients write to files here, and Uploaded those of them that have been written, whether or not
+	// they stay.
+	Uploading, Uploaded atomic.Int64
 }
 
 func (s *Store) imageWorkspace(i *image) *Workspace {

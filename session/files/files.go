@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"mime"
 	"os"
 	"path"
@@ -87,24 +88,23 @@ func (w *Files) Put(ctx context.Context, name string, r io.Reader) (created bool
 	if err := w.cfg.Spare(); err != nil {
 		return false, f, err
 	}
-	quota := w.cfg.Limit()
-	used, inodes, err := w.cfg.Dir.Usage(ctx)
-	if err != nil && !errors.Is(err, workspace.ErrTruncated) {
+	to := &room{Reader: r, cfg: &w.cfg, ctx: ctx}
+	if err := to.measure(); err != nil {
 		return false, f, err
 	}
-	room := max(0, quota-used)
 	if old, err := w.cfg.Dir.Stat(name); err == nil && old.Kind == workspace.File {
 		if w.cfg.Dir.Held() == kernel.DiskWatched {
-			room = max(0, quota-used+min(used, old.Size))
+			to.replaced = old.Size
 		} // otherwise both have to fit until the new one is complete
-	} else if most := (kernel.Limits{DiskBytes: quota}).Inodes(); inodes >= most {
+	} else if most := (kernel.Limits{DiskBytes: to.quota}).Inodes(); to.inodes >= most {
 		return false, f, api.Errorf(api.CodeDiskLimit,
-			"the workspace has %d files, and its limits.disk_bytes allows %d; delete files or raise the limit", inodes, most)
+			"the workspace has %d files, and its limits.disk_bytes allows %d; delete files or raise the limit", to.inodes, most)
 	}
-	created, e, err := w.cfg.Dir.Write(ctx, name, r, room)
+	created, e, err := w.cfg.Dir.Write(ctx, name, to, math.MaxInt64)
+	to.wrote()
 	if errors.Is(err, workspace.ErrLimit) || errors.Is(err, workspace.ErrNoSpace) {
 		return false, f, api.Errorf(api.CodeDiskLimit,
-			"%.200q does not fit: %d of the %d bytes in limits.disk_bytes are used; delete files or raise the limit", name, used, quota)
+			"%.200q does not fit: %d of the %d bytes in limits.disk_bytes are used; delete files or raise the limit", name, to.usedByOthers(), to.quota)
 	}
 	if err != nil {
 		return false, f, fileError(err, name)
