@@ -109,11 +109,13 @@ func AppendBody(dst []byte, kseq uint64, at time.Time, execution string, body Bo
 		if kind == KindSegment {
 			return dst, fmt.Errorf("encode record %d: %T is not a kind of record", kseq, body)
 		}
-		object, err := json.Marshal(encodable(body))
-		if err != nil {
+		object := bytes.NewBuffer(b)
+		encoder := json.NewEncoder(object)
+		encoder.SetEscapeHTML(false) // a traceback full of < would become six times as large
+		if err := encoder.Encode(encodable(body)); err != nil {
 			return dst, fmt.Errorf("encode record %d: %w", kseq, err)
 		}
-		b = append(b, object...)
+		b = bytes.TrimSuffix(object.Bytes(), []byte("\n"))
 	}
 	return End(b, len(dst))
 }

@@ -112,7 +112,7 @@ func TestTheEncodingIsThatOfVersion1(t *testing.T) {
 	for i, want := range []string{
 		"{}", "\x06stdouthéllo\n\x00", "\x06stderr", "\x01\x02d1\x01\ntext/plain\x07\"shown\"\x01\x05width\x013", "\x00\x00\x00\x00",
 		"\x01\ntext/plain\x03\"2\"\x00",
-		`{"Error":{"Ename":"ValueError","Evalue":"\u003cno\u003e","Traceback":["a","b"]}}`,
+		`{"Error":{"Ename":"ValueError","Evalue":"<no>","Traceback":["a","b"]}}`,
 		`{"Wait":true}`, `{"RequestID":"q1","Prompt":"? ","Password":true}`, `{"RequestID":"q1","How":"answered"}`,
 		`{"Status":"ok","Error":null,"Usage":{"Duration":1000000000,"CPU":2,"PeakMemory":3}}`,
 		`{"Status":"error","Error":{"Ename":"E","Evalue":"","Traceback":[]},"Usage":{"Duration":0,"CPU":0,"PeakMemory":0}}`,
@@ -120,7 +120,7 @@ func TestTheEncodingIsThatOfVersion1(t *testing.T) {
 			`"Usage":{"Duration":1,"CPU":0,"PeakMemory":0},"TimedOut":true,"Limit":{"Name":"memory_bytes","Value":1,"Used":2}}`,
 		`{"Error":{"Ename":"E","Evalue":"","Traceback":["a"],"Hint":"h","Frames":[` +
 			`{"File":"f","Line":1,"Function":"g","User":true,"Cell":"e1","Start":0,"End":1}]}}`,
-		`{"RequestID":"q2","Change":{"Remove":true,"Requirements":["a","b\u003e=1"],"Upgrade":true,"Reinstall":true,` +
+		`{"RequestID":"q2","Change":{"Remove":true,"Requirements":["a","b>=1"],"Upgrade":true,"Reinstall":true,` +
 			`"NoDeps":true,"Pre":true,"Quiet":true}}`,
 		`{"RequestID":"q2","How":"timeout"}`,
 	} {
