@@ -189,6 +189,19 @@ class Shim(RunnerCase):
             self.run_cell("from IPython.display import Audio\nAudio([0, .5, 1], rate=8000)").result["text/html"],
         )
 
+    def test_has_videos_and_links_to_files(self) -> None:
+        shown = self.run_cell("from IPython.display import FileLink, Video, YouTubeVideo\nYouTubeVideo('abc', start=30)._repr_html_()").text
+        self.assertIn('src="https://www.youtube.com/embed/abc?start=30"', shown)
+        self.assertIn('src="https://x/v.mp4"', self.run_cell("Video('https://x/v.mp4')").result["text/html"])
+        shown = self.run_cell("open('v.webm', 'wb').write(b'1234')\nVideo('v.webm', embed=True, width=40)").result["text/html"]
+        self.assertIn("data:video/webm;base64,MTIzNA==", shown)
+        self.assertIn(' width="40"', shown)
+        link = self.run_cell("FileLink('v.webm')").result
+        self.assertIn(">v.webm</a>", link["text/html"])
+        self.assertEqual(link["text/plain"], self.run_cell("import os; print(os.path.abspath('v.webm'))").text.strip())
+        self.assertNotIn("<a ", self.run_cell("FileLink('<missing>')").result["text/html"])
+        self.fail_cell("FileLink('.')", "ValueError")
+
 
 class Shadowed(RunnerCase):
     @STDLIB

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from os import PathLike
 
 __all__ = [
-    "Audio", "Code", "DisplayHandle", "DisplayObject", "GeoJSON", "HTML", "IFrame", "Image", "JSON", "Javascript",
-    "Latex", "Markdown", "Math", "Pretty", "SVG", "TextDisplayObject", "clear_output", "display", "display_html",
-    "display_jpeg", "display_json", "display_latex", "display_markdown", "display_png", "display_pretty",
-    "display_svg", "publish_display_data", "update_display",
+    "Audio", "Code", "DisplayHandle", "DisplayObject", "FileLink", "GeoJSON", "HTML", "IFrame", "Image", "JSON",
+    "Javascript", "Latex", "Markdown", "Math", "Pretty", "SVG", "TextDisplayObject", "Video", "YouTubeVideo",
+    "clear_output", "display", "display_html", "display_jpeg", "display_json", "display_latex", "display_markdown",
+    "display_png", "display_pretty", "display_svg", "publish_display_data", "update_display",
 ]  # fmt: skip
 
 display = shared[0].display
@@ -270,14 +270,44 @@ class Audio(DisplayObject):
         super().__init__(data, url, filename)
 
     def _repr_html_(self) -> str:
-        from base64 import b64encode
-
         source = self.url
         if self.data is not None:
             kind = "wav" if self.data[:4] == b"RIFF" else "ogg" if self.data[:4] == b"OggS" else "mpeg"
-            source = f"data:audio/{kind};base64,{b64encode(self.data).decode()}"
+            source = _data_url(f"audio/{kind}", self.data)
         play = " autoplay" if self.autoplay else ""
         return f'<audio controls{play} src="{_attribute(source)}"></audio>'
+
+
+class Video(DisplayObject):
+    """A video as the name of a file or its bytes, which become part of the output, or a URL that the page loads."""
+
+    _binary = True
+
+    def __init__(
+        self,
+        data: object = None,
+        url: str | None = None,
+        filename: str | PathLike[str] | None = None,
+        embed: bool = False,
+        mimetype: str | None = None,
+        width: int | None = None,
+        height: int | None = None,
+        html_attributes: str = "controls",
+    ) -> None:
+        super().__init__(data, url, filename)
+        self.mimetype = mimetype
+        self.width = width
+        self.height = height
+        self.html_attributes = html_attributes
+
+    def _repr_html_(self) -> str:
+        source = self.url
+        if self.data is not None:
+            from mimetypes import guess_type
+
+            source = _data_url(self.mimetype or guess_type(self.filename or "")[0] or "video/mp4", self.data)
+        size = "".join(f' {name}="{_attribute(v)}"' for name, v in (("width", self.width), ("height", self.height)) if v)
+        return f'<video {self.html_attributes}{size} src="{_attribute(source)}"></video>'
 
 
 class IFrame:
@@ -297,6 +327,44 @@ class IFrame:
             f'<iframe width="{_attribute(self.width)}" height="{_attribute(self.height)}" '
             f'src="{_attribute(source)}" frameborder="0" allowfullscreen></iframe>'
         )
+
+
+class YouTubeVideo(IFrame):
+    """A video of YouTube, by its id. The page loads it; further parameters, such as start, are the player's."""
+
+    def __init__(self, id: str, width: object = 400, height: object = 300, allow_autoplay: bool = False, **params: object) -> None:
+        self.id = id
+        super().__init__(f"https://www.youtube.com/embed/{id}", width, height, **params, **({"autoplay": 1} if allow_autoplay else {}))
+
+
+class FileLink:
+    """A link to a file."""
+
+    def __init__(
+        self, path: str | PathLike[str], url_prefix: str = "", result_html_prefix: str = "", result_html_suffix: str = "<br>"
+    ) -> None:
+        from os.path import isdir
+
+        if isdir(path):
+            raise ValueError(f"{path} is a folder; FileLink takes a file")
+        self.path = str(path)
+        self.url_prefix = url_prefix
+        self.result_html_prefix = result_html_prefix
+        self.result_html_suffix = result_html_suffix
+
+    def __repr__(self) -> str:
+        from os.path import abspath
+
+        return abspath(self.path)
+
+    def _repr_html_(self) -> str:
+        from os.path import exists
+
+        name = _attribute(self.path)
+        if not exists(self.path):
+            return f"There is no file <tt>{name}</tt>, or not yet."
+        link = f'<a href="{_attribute(self.url_prefix)}{name}" target="_blank">{name}</a>'
+        return f"{self.result_html_prefix}{link}{self.result_html_suffix}"
 
 
 def _shower(mime: str) -> object:
@@ -329,6 +397,12 @@ def _attribute(value: object) -> str:
     for character, entity in (("&", "&amp;"), ('"', "&quot;"), ("<", "&lt;")):
         text = text.replace(character, entity)
     return text
+
+
+def _data_url(mime: str, data: bytes) -> str:
+    from base64 import b64encode
+
+    return f"data:{mime};base64,{b64encode(data).decode()}"
 
 
 def _picture_type(data: object, given: str | None, filename: str | None) -> str:
@@ -366,5 +440,5 @@ def _wave(samples: object, rate: int, normalize: bool) -> bytes:
 
 
 for _class in (DisplayObject, TextDisplayObject, HTML, Markdown, Latex, Math, SVG, Javascript, Pretty, Code, JSON,
-               GeoJSON, Image, Audio, IFrame):  # fmt: skip
+               GeoJSON, Image, Audio, Video, IFrame, YouTubeVideo, FileLink):  # fmt: skip
     _class.__module__ = "IPython.core.display"
