@@ -303,3 +303,11 @@ class Runner:
 
 def kill(runner: Runner, number: int = signal.SIGKILL) -> None:
     runner.process.send_signal(number)
+
+
+def ask(host: Runner, **frame: object) -> dict:
+    """Saves or loads variables, and returns the answer."""
+    host.send(request_id="r", **frame)
+    while (answer := host.next_frame())["type"] not in ("saved", "loaded", "later"):
+        host.executions[answer["id"]].frames.append(answer)
+    return answer

@@ -13,7 +13,7 @@ import time
 import unittest
 
 from .case import STDLIB
-from .host import PATIENCE, PYTHON, RUNNER, Runner
+from .host import PATIENCE, PYTHON, RUNNER, Runner, ask
 from .saved_values import ROWS, Row, numbered
 
 _SUBREAPER = 36  # prctl
@@ -154,13 +154,6 @@ def sockets(pid: int) -> int:
 def children() -> set[int]:
     with open(f"/proc/self/task/{os.getpid()}/children") as file:
         return {int(pid) for pid in file.read().split()}
-
-
-def ask(host: Runner, **frame: object) -> dict:
-    host.send(request_id="r", **frame)
-    while (answer := host.next_frame())["type"] not in ("saved", "loaded", "later"):
-        host.executions[answer["id"]].frames.append(answer)
-    return answer
 
 
 def named(frame: dict) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from tests.case import RunnerCase
-from tests.host import Outcome, Runner
+from tests.host import Outcome, Runner, ask
 
 _SEARCH = {
     "name": "web_search", "description": "Searches the web.",
@@ -300,18 +300,21 @@ class Tools(RunnerCase):
             path = os.path.join(host.directory.name, "variables")
             self.runner = host
             outcome = self.drive(
-                "import time, hermes_tools\nfrom hermes_tools import web_search, search_tools, ToolError, aio\nsoon = aio.web_search\n"
-                "def twice(q): return [web_search(q), web_search(q)]\nfrom talaria_runner.saves.saving import save\n"
-                f"save(globals(), {path!r}, deadline=time.monotonic() + 30, max_bytes=1 << 20).not_saved", self.echo)
-            self.assertEqual(outcome.text, "[]", outcome.traceback)
-            outcome = other.run(f"from talaria_runner.saves.loading import load; load({path!r}, globals()).not_restored")
-            self.assertEqual(outcome.text, "[]", outcome.traceback)
+                "import hermes_tools, hermes_tools.servers.gh\nfrom hermes_tools import web_search, search_tools, ToolError, aio\n"
+                "from hermes_tools.servers import gh\nsoon = aio.web_search\n"
+                "def twice(q): return [web_search(q), web_search(q)]\ngh is hermes_tools.servers.gh", self.echo)
+            self.assertEqual(outcome.text, "True", outcome.traceback)
+            saved = ask(host, type="save", path=path, seconds=20, max_bytes=1 << 20)
+            self.assertEqual((saved["reason"], saved["lost"]), ("", []), saved)
+            loaded = ask(other, type="load", path=path, digest=saved["digest"])
+            self.assertEqual((loaded["reason"], loaded["lost"]), ("", []), loaded)
             self.runner = other
             outcome = self.drive(
                 "import inspect, hermes_tools as h\n[*twice('a'), await soon('b'), str(inspect.signature(web_search)), aio is h.aio, "
-                "search_tools is h.search_tools, ToolError is h.ToolError]", lambda frame: {"body": {"result": frame["body"]["arguments"]["query"]}})
+                "search_tools is h.search_tools, ToolError is h.ToolError, gh is h.servers.gh, dir(gh)]",
+                lambda frame: {"body": {"result": frame["body"]["arguments"]["query"]}})
             self.assertEqual(outcome.status, "ok", outcome.traceback)
-            self.assertEqual(eval(outcome.text), ["a", "a", "b", "(query: str, limit: int = 5)", True, True, True])
+            self.assertEqual(eval(outcome.text), ["a", "a", "b", "(query: str, limit: int = 5)", True, True, True, True, ["list_issues"]])
 
     def test_the_helpers(self) -> None:
         """P06"""

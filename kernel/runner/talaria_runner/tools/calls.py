@@ -43,6 +43,10 @@ class Calls:
         self._open = 0
         interrupts.waiting.add(stand.__code__)
 
+    def can_list(self) -> bool:
+        """Whether the host can be asked which tools there are."""
+        return self._asks.execution() is not None
+
     def specs(self, name: str | None = None) -> dict[str, dict[str, object]]:
         """The tools by name. They are asked for once in each execution, and again where name is not among them. Outside of
         a cell they are those that were seen last."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
+from sys import modules
+
 from talaria_runner.tools import functions
 from talaria_runner.tools.calls import Calls
 from talaria_runner.tools.failures import ToolUnavailable
@@ -53,11 +55,10 @@ class Names:
         """Gives a module an attribute for each MCP server, which has the server's tools."""
 
         def __getattr__(name: str) -> object:
-            if name.startswith("__") or not self.has_server(name):
+            if name.startswith("__") or not self._of(name):
                 raise AttributeError(f"no MCP server has the name {name!r}")
-            server = type(module)(f"{module.__name__}.{name}")
-            self.fill_server(server, name)
-            return server
+            __import__(f"{module.__name__}.{name}")
+            return modules[f"{module.__name__}.{name}"]
 
         vars(module).update(
             __getattr__=__getattr__,
@@ -65,8 +66,9 @@ class Names:
         )
 
     def has_server(self, name: str) -> bool:
-        """Whether an MCP server of that name has tools in this session."""
-        return bool(self._of(name))
+        """Whether an MCP server of that name has tools in this session. Any may where the host cannot be asked: outside of a
+        cell, where saved variables are loaded."""
+        return not self._calls.can_list() or bool(self._of(name))
 
     def fill_server(self, module: ModuleType, name: str) -> None:
         """Gives a module the tools of one MCP server as attributes, looked up when they are used."""
