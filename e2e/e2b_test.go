@@ -342,7 +342,7 @@ func TestSIGTERMDoesNotWaitForVariablesOfSandboxes(t *testing.T) {
 	saving(killed)
 	time.Sleep(4 * time.Second) // by now its end waits for the variables, or the test proves less
 	// If it waited for them, it would take half a minute.
-	if took, _ := s.Signal(t, syscall.SIGTERM); took > 15*time.Second {
+	if took, _ := s.Signal(t, syscall.SIGTERM); took > 25*time.Second {
 		t.Errorf("the server ended after %v", took)
 	}
 	s.Restart(t)

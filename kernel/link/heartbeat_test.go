@@ -108,7 +108,7 @@ func TestANewServerWaitsForAHostThatIsStopped(t *testing.T) {
 	kerneltest.StopProcess(t, child.Process.Pid)
 	goOn := time.AfterFunc(time.Second, func() { _ = child.Process.Signal(syscall.SIGCONT) })
 	defer goOn.Stop()
-	c = open(t, dir, noSpawn, func(cfg *link.ClientConfig) { cfg.Wait(50*time.Millisecond, patience) })
+	c = open(t, dir, noSpawn, func(cfg *link.ClientConfig) { cfg.Wait(500*time.Millisecond, patience) })
 	if _, err := c.Attach(t.Context(), r.key); err != nil {
 		t.Errorf("attach: %v", err)
 	}
@@ -124,7 +124,7 @@ func TestANewServerDoesNotWaitForeverForAHost(t *testing.T) {
 	kerneltest.StopProcess(t, child.Process.Pid)
 	defer child.kill()
 	c = open(t, dir, func(context.Context) error { serve(t, dir); return nil },
-		func(cfg *link.ClientConfig) { cfg.Wait(50*time.Millisecond, 200*time.Millisecond) })
+		func(cfg *link.ClientConfig) { cfg.Wait(2*time.Second, 200*time.Millisecond) })
 	if _, err := c.Attach(t.Context(), r.key); err == nil || errors.Is(err, command.ErrNoKernel) || !strings.Contains(err.Error(), "cannot be reached") {
 		t.Errorf("attach: %v", err)
 	}

@@ -430,7 +430,7 @@ func TestAHostThatEndsWaitsForItsServerAndTakesNoKernels(t *testing.T) {
 
 func TestAHostThatEndsDoesNotWaitForever(t *testing.T) {
 	dir := t.TempDir()
-	s := serve(t, dir, func(cfg *link.ServerConfig) { cfg.EndingTime(2 * time.Second) }) // the client is told within that
+	s := serve(t, dir, func(cfg *link.ServerConfig) { cfg.EndingTime(5 * time.Second) }) // the client is told within that
 	ended := make(chan struct{})
 	r := begin(t, open(t, dir, noSpawn, onEnding(func(ctx context.Context, _ []record.Key) { <-ctx.Done(); close(ended) })), "a")
 	s.end()
