@@ -31,14 +31,19 @@ func executionOf(sessionID string, r store.Execution) api.Execution {
 
 // Get returns the execution with that id and its outputs so far.
 func (x *Executions) Get(ctx context.Context, id string) (api.Execution, error) {
-	row, err := x.journal.store.Execution(ctx, x.journal.n, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return api.Execution{}, api.Errorf(api.CodeExecutionNotFound, "this session has no execution %.140q", id)
-	}
+	row, err := x.row(ctx, id)
 	if err != nil {
 		return api.Execution{}, err
 	}
 	return x.completed(ctx, row)
+}
+
+func (x *Executions) row(ctx context.Context, id string) (store.Execution, error) {
+	row, err := x.journal.store.Execution(ctx, x.journal.n, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return row, api.Errorf(api.CodeExecutionNotFound, "this session has no execution %.140q", id)
+	}
+	return row, err
 }
 
 // List lists the session's executions in full, newest first: it passes one after another to take, up to a page
@@ -86,10 +91,14 @@ func (x *Executions) completed(ctx context.Context, row store.Execution) (api.Ex
 
 // At returns an execution that was queued up to seq as it was at that position of the log. over: it is known to have ended by then.
 func (x *Executions) At(ctx context.Context, id string, seq int64, over bool) (api.Execution, error) {
-	e, err := x.Get(ctx, id)
-	if err != nil || over {
-		return e, err
+	if over {
+		return x.Get(ctx, id)
 	}
+	row, err := x.row(ctx, id)
+	if err != nil {
+		return api.Execution{}, err
+	}
+	e := executionOf(x.sessionID, row)
 	unfinished := api.Execution{
 		ID: e.ID, SessionID: e.SessionID, Code: e.Code, Status: api.StatusQueued, State: api.VariablesKept, Artifacts: []api.Artifact{},
 		Generation: e.Generation, CreatedAt: e.CreatedAt, StartedAt: e.StartedAt,
@@ -98,7 +107,7 @@ func (x *Executions) At(ctx context.Context, id string, seq int64, over bool) (a
 	switch {
 	case err != nil:
 	case ended:
-		return e, nil
+		return x.Get(ctx, id)
 	case begun || unfinished.OutputsOmitted:
 		unfinished.Status, unfinished.ExecutionCount = api.StatusRunning, e.ExecutionCount
 	default:
