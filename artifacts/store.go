@@ -46,7 +46,7 @@ type Blob struct {
 //
 // Nothing is flushed to the disk on the way in: bytes that were put survive every crash of this program, but not
 // necessarily a power failure. After one, the file system may show a blob as missing or as shorter than it was;
-// putting the same bytes again repairs it. [Store.Sync] is for callers that need more.
+// putting the same bytes again repairs it.
 type Store struct {
 	dir string
 	run string // names the temporary files of this Store, so that Sweep leaves them alone
@@ -187,27 +187,6 @@ func (s *Store) DeleteUnless(sha256 string, wanted func() (bool, error)) error {
 	return nil
 }
 
-// Sync flushes the bytes of these digests and their names to the disk.
-func (s *Store) Sync(digests ...string) error {
-	folders := map[string]bool{s.dir: true}
-	for _, d := range digests {
-		path, err := s.path(d)
-		if err != nil {
-			return err
-		}
-		if err := syncFile(path); err != nil {
-			return fmt.Errorf("flush artifact %s: %w", d, withoutPath(err))
-		}
-		folders[filepath.Dir(path)] = true
-	}
-	for dir := range folders {
-		if err := syncFile(dir); err != nil {
-			return fmt.Errorf("flush the folder of artifacts: %w", withoutPath(err))
-		}
-	}
-	return nil
-}
-
 // commit gives the file at temp the name of its blob, or removes the file if the blob already exists. hold, which may
 // be nil, protects the blob.
 func (s *Store) commit(temp string, blob Blob, hold *Hold) error {
@@ -322,14 +301,6 @@ func copyHashing(ctx context.Context, w io.Writer, h hash.Hash, r io.Reader) (in
 			return size, readErr
 		}
 	}
-}
-
-func syncFile(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // withoutPath removes the host's path from an error, since errors may reach clients.

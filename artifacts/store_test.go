@@ -329,17 +329,6 @@ func TestManyAtOnceMayPutAndDeleteTheSameBytes(t *testing.T) {
 	}
 }
 
-func TestSyncFlushesWhatIsThereAndRefusesWhatIsNot(t *testing.T) {
-	s, _ := open(t)
-	a, b := put(t, s, "a"), put(t, s, "b")
-	if err := s.Sync(a, b); err != nil {
-		t.Error(err)
-	}
-	if err := s.Sync(a, strings.Repeat("0", 64)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Sync = %v, want fs.ErrNotExist", err)
-	}
-}
-
 func TestSweepRemovesWhatNobodyKeepsAndWhatACrashLeft(t *testing.T) {
 	s, dir := open(t)
 	kept, dropped := put(t, s, "kept"), put(t, s, "dropped")

@@ -337,12 +337,6 @@ func (t *Tx) RowByKey(key string) (r Row, ok bool, err error) {
 	return r, ok, err
 }
 
-// RowByMessage returns the row that was sent as a message.
-func (t *Tx) RowByMessage(chat, message string) (r Row, ok bool, err error) {
-	ok, err = t.row(row+`WHERE chat = ? AND message = ?`, []any{chat, message}, &r.N, &r.Key, &r.Body, &r.State, &r.Message)
-	return r, ok, err
-}
-
 // SetRow stores the state of a row and the id of its message.
 func (t *Tx) SetRow(n int64, state State, message string) error {
 	_, err := t.exec(`UPDATE outbox SET state = ?, message = ?, sent_at = ? WHERE n = ?`, state, message, now(), n)
