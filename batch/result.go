@@ -49,11 +49,11 @@ func (s shares) summarize(e api.Execution) (r *api.BatchExecution, complete bool
 	return r, complete
 }
 
-// rich reports whether outputs have more than text.
+// rich reports whether outputs have more than the text of their execution has, in which displays are missing.
 func rich(outputs []api.Output) bool {
 	for _, o := range outputs {
 		for kind := range o.Data {
-			if kind != "text/plain" {
+			if kind != "text/plain" || o.OutputType == "display_data" {
 				return true
 			}
 		}

@@ -53,6 +53,7 @@ func TestAResultIsCompleteIfItIsAllThatCameOfTheCell(t *testing.T) {
 		"text":           {api.Execution{Text: "1\n", Outputs: []api.Output{{OutputType: "stream", Text: "1\n"}}}, true},
 		"a value":        {api.Execution{Text: "1", Outputs: []api.Output{{OutputType: "execute_result", Data: api.MIMEBundle{"text/plain": api.Text("1")}}}}, true},
 		"a picture":      {api.Execution{Outputs: []api.Output{{OutputType: "display_data", Data: api.MIMEBundle{"image/png": api.Text("")}}}}, false},
+		"a shown text":   {api.Execution{Outputs: []api.Output{{OutputType: "display_data", Data: api.MIMEBundle{"text/plain": api.Text("1")}}}}, false},
 		"a file":         {api.Execution{Artifacts: []api.Artifact{{Path: "a", Change: api.Created}}}, false},
 		"a file gone":    {api.Execution{Artifacts: []api.Artifact{{Path: "a", Change: api.Deleted}}}, true},
 		"cut before":     {api.Execution{Text: "[1 of 2" + api.TextCutMark}, false},
