@@ -81,6 +81,14 @@ class Map(RunnerCase):
         self.run_cell("half = talaria.map(lambda x: x and time.sleep(600), [0, 1], concurrency=2, as_completed=True); next(half)")
         self.fail_cell("list(half)", "RuntimeError")
 
+    def test_copies_use_openmp_after_the_loop_over_the_results_has(self) -> None:
+        """A copy that is forked while threads of OpenMP run waits for them without end."""
+        outcome = self.run_cell(
+            "import ctypes\ntry: parallel = ctypes.CDLL('libgomp.so.1').GOMP_parallel\nexcept OSError: parallel = print\n"
+            "def f(x): parallel(ctypes.cast(ctypes.CDLL(None).getppid, ctypes.c_void_p), None, 4, 0); return x\n"
+            "got = []\nfor i, r in talaria.map(f, range(3), concurrency=1, timeout_s=20, on_error='continue', as_completed=True): f(0); got.append(r)\ngot")
+        self.assertEqual(outcome.text, "[0, 1, 2]")
+
     def test_text_and_displays_belong_to_the_item(self) -> None:
         outcome = self.run_cell(
             "def f(x):\n    print('out', x); print('err', file=sys.stderr); os.system('echo shell'); display(x); return x\n"

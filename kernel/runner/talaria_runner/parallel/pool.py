@@ -109,6 +109,8 @@ class Pool:
                     yield None
                 for copy in over:
                     yield self._uninterrupted(self._finish, copy)
+                    if self._next < self.job.count:
+                        openmp.pause()  # whoever took the outcome may have used it
         finally:
             self.end()
 
