@@ -89,6 +89,14 @@ class Map(RunnerCase):
             "got = []\nfor i, r in talaria.map(f, range(3), concurrency=1, timeout_s=20, on_error='continue', as_completed=True): f(0); got.append(r)\ngot")
         self.assertEqual(outcome.text, "[0, 1, 2]")
 
+    def test_the_loop_over_the_results_takes_no_time_of_the_items(self) -> None:
+        """The second result is more than a pipe holds, and is there only while the loop is busy with the first."""
+        outcome = self.run_cell(
+            "def f(x):\n    while x and not os.path.exists('first'): time.sleep(0.01)\n    return 'x' * 1_000_000\n"
+            "got = []\nfor i, r in talaria.map(f, range(2), concurrency=2, timeout_s=3, on_error='continue', as_completed=True):\n"
+            "    open('first', 'w').close(); time.sleep(0 if i else 3.5); got.append(len(str(r)))\ngot")
+        self.assertEqual(outcome.text, "[1000000, 1000000]")
+
     def test_text_and_displays_belong_to_the_item(self) -> None:
         outcome = self.run_cell(
             "def f(x):\n    print('out', x); print('err', file=sys.stderr); os.system('echo shell'); display(x); return x\n"

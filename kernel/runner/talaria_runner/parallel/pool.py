@@ -108,7 +108,10 @@ class Pool:
                 if not over:
                     yield None
                 for copy in over:
-                    yield self._uninterrupted(self._finish, copy)
+                    outcome = self._uninterrupted(self._finish, copy)
+                    left = monotonic()
+                    yield outcome
+                    self._lengthen(monotonic() - left)
                     if self._next < self.job.count:
                         openmp.pause()  # whoever took the outcome may have used it
         finally:
@@ -192,6 +195,12 @@ class Pool:
             if copy.deadline is not None and copy.deadline <= now and not copy.over:
                 copy.over = copy.timed_out = True
         return [copy for copy in self._running if copy.over]
+
+    def _lengthen(self, s: float) -> None:
+        """Gives the copies that run so much more time. They may have waited all the while: for a tool, or with a result that nobody read."""
+        for copy in self._running:
+            if copy.deadline is not None:
+                copy.deadline += s
 
     def _hear(self, copy: _Copy, fd: int) -> None:
         if fd == copy.out:
