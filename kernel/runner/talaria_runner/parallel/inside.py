@@ -115,11 +115,12 @@ def _as_json(value: object) -> tuple[str, str]:
     """value as JSON, or its repr as a JSON string and "repr"."""
     try:
         text = frames.encode(value, _plain)
-        if len(text) <= _MOST_VALUE:
+        if len(text) > _MOST_VALUE:
+            print(
+                f"[the value takes {len(text):,} bytes as JSON, more than the limit of {_MOST_VALUE >> 20} MiB, so it is given as its repr; "
+                "write it to a file in talaria.item_dir]", file=sys.stderr)
+        elif frames.is_sound(text):
             return text, ""
-        print(
-            f"[the value takes {len(text):,} bytes as JSON, more than the limit of {_MOST_VALUE >> 20} MiB, so it is given as its repr; "
-            "write it to a file in talaria.item_dir]", file=sys.stderr)
     except (TypeError, ValueError, RecursionError):
         pass
     return frames.quoted(_printable(repr(value)[:_MOST_REPR])), "repr"

@@ -11,6 +11,7 @@ from talaria_runner.run.execution import Execution
 
 MAX_EVALUE = 4 << 20  # bytes of UTF-8, which is also what the host keeps
 _DEEPEST = 500  # levels of a text: each takes some of the thread's stack, which Python 3.13 does not check
+_DEEPEST_SENT = 197  # levels of a text that is part of a display: the host takes 200, with the three around it
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
@@ -179,7 +180,7 @@ _scan_leniently = make_scanner(_Lenient)
 def parse(text: str) -> object:
     """The single JSON value in a text; control characters in strings may be unescaped. Raises ValueError or
     StopIteration."""
-    if _depth(text) > _DEEPEST:
+    if _depth(text, _DEEPEST) > _DEEPEST:
         raise ValueError(f"it is nested more than {_DEEPEST} levels deep")
     text = text.removeprefix("\ufeff").strip(" \t\n\r")
     value, end = _scan_leniently(text, 0)
@@ -188,9 +189,9 @@ def parse(text: str) -> object:
     return value
 
 
-def _depth(text: str) -> int:
-    """How deeply the lists and objects of a JSON text are nested, at most."""
-    if text.count("[") + text.count("{") <= _DEEPEST:
+def _depth(text: str, limit: int) -> int:
+    """How deeply the lists and objects of a JSON text are nested, at most; 0 if that is clearly within a limit."""
+    if text.count("[") + text.count("{") <= limit:
         return 0
     outside = text.replace("\\\\", "").replace('\\"', "").split('"')[::2]  # without the strings
     depth = deepest = 0
@@ -201,6 +202,24 @@ def _depth(text: str) -> int:
         else:
             depth -= 1
     return deepest
+
+
+def is_sound(text: str) -> bool:
+    """Whether the host takes a JSON text as part of a display: it refuses objects with two members of one name, and deep nesting."""
+
+    class Unique(_Settings):
+        @staticmethod
+        def object_pairs_hook(pairs: list[tuple[str, object]]) -> None:
+            if len({name.encode("utf-8", "replace") for name, _ in pairs}) < len(pairs):
+                raise ValueError
+
+    if _depth(text, _DEEPEST_SENT) > _DEEPEST_SENT:
+        return False
+    try:
+        make_scanner(Unique)(text, 0)
+    except ValueError:
+        return False
+    return True
 
 
 def decode(line: bytes | bytearray) -> dict[str, object]:
