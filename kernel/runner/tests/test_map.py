@@ -106,6 +106,12 @@ class Map(RunnerCase):
         self.assertEqual((shown["data"]["text/plain"], shown["metadata"]["talaria_map"]["index"]), ("5", 0))
         self.assertEqual(sorted(item["data"][RESULT]["text"].split()), ["5", "err", "out", "shell"])
 
+    def test_what_c_code_printed_before_is_not_of_the_items(self) -> None:
+        outcome = self.run_cell(
+            "import ctypes\nsay = lambda text: ctypes.CDLL(None).printf(text)\nsay(b'before\\n')\n"
+            "for i, r in talaria.map(abs, range(2), concurrency=1, as_completed=True): say(b'between\\n')")
+        self.assertEqual((items(outcome), sorted(outcome.stdout.split())), ({}, ["before", "between", "between"]))
+
     def test_long_text_is_bounded(self) -> None:
         outcome = self.run_cell("def f(x):\n    for i in range(200_000): print(i, 'x' * 20)\ntalaria.map(f, [1])")
         text = next(data[RESULT]["text"] for data in outcome.displays if RESULT in data)

@@ -144,6 +144,7 @@ class Pool:
     def _start(self, index: int) -> None:
         pipes = [pipe(), pipe(), pipe()]
         (up, up_in), (down_in, down), (out, out_in) = pipes
+        self.job.parts.flush_c()  # or each copy would have the text, and print it
         try:
             pid = _fork()
         except BaseException:
