@@ -26,6 +26,8 @@ const (
 	ownerJobs = 16
 	// keptJobs is how many jobs that have ended are kept for one owner.
 	keptJobs = 100
+	// closeTime bounds how long Close waits for what does not end with the manager, such as a large fork.
+	closeTime = 3 * time.Second
 )
 
 // errClosed is the cause of the contexts that end with the manager.
@@ -116,7 +118,8 @@ func (m *Manager) recover(ctx context.Context) error {
 	return nil
 }
 
-// Close leaves the jobs, and the cells that run, to the next server. It is idempotent, and waits for what is under way.
+// Close leaves the jobs, and the cells that run, to the next server. It is idempotent, and waits for what is under way. What takes too
+// long ends with the sessions' manager.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	m.closed = true
@@ -125,7 +128,16 @@ func (m *Manager) Close() error {
 	}
 	m.mu.Unlock()
 	m.cancel(errClosed)
-	m.tasks.Wait()
+	over := make(chan struct{})
+	go func() {
+		m.tasks.Wait()
+		close(over)
+	}()
+	select {
+	case <-over:
+	case <-time.After(closeTime):
+		m.cfg.Log.Warn("items of batches are still under way; the next server continues them")
+	}
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"talaria/api"
 	"talaria/artifacts"
@@ -18,6 +19,7 @@ import (
 	"talaria/kernel"
 	"talaria/kernel/host"
 	"talaria/kernel/kerneltest"
+	"talaria/kernel/record"
 	"talaria/session"
 	"talaria/store"
 	"talaria/store/storetest"
@@ -32,6 +34,7 @@ type rig struct {
 	most     int64 // sessions of one owner; 0: any number
 	db       *store.Store
 	host     *host.Host
+	between  func(session.Host) session.Host // what the sessions have in place of the host; nil: nothing
 	sessions *session.Manager
 	gate     chan struct{} // a cell "gate" ends when it is closed
 	started  chan string   // receives the id of each cell "gate"
@@ -70,8 +73,12 @@ func (r *rig) open() {
 		r.t.Fatal(err)
 	}
 	r.db = db
+	var kernels session.Host = r.host
+	if r.between != nil {
+		kernels = r.between(kernels)
+	}
 	r.sessions, err = session.Open(r.t.Context(), session.Config{
-		Store: db, Artifacts: blobs, Host: r.host, Log: log, Version: "test", SessionsDir: filepath.Join(r.dir, "sessions"),
+		Store: db, Artifacts: blobs, Host: kernels, Log: log, Version: "test", SessionsDir: filepath.Join(r.dir, "sessions"),
 		Environments: []kernel.Environment{{Name: "default", Version: "3.11.2"}}, Tier: "fake", BootID: "boot",
 		Defaults: session.DefaultLimits, Ceilings: session.DefaultCeilings, IdleTimeout: session.DefaultIdleTimeout,
 		InlineBytes: session.DefaultInlineBytes, OwnerSessions: r.most, Checkpoints: api.CheckpointsManual,
@@ -501,6 +508,47 @@ func TestAKilledServersBatchGoesOnAndRunsNothingTwice(t *testing.T) {
 	r.Manager.Close()
 	if n := r.sessionsOf("ann"); n != 1 {
 		t.Errorf("%d sessions are left", n)
+	}
+}
+
+// stuck is a host that ends no kernel until it is free.
+type stuck struct {
+	session.Host
+	called, free chan struct{}
+}
+
+func (s stuck) Stop(ctx context.Context, key record.Key, reason string) error {
+	select {
+	case s.called <- struct{}{}:
+	default:
+	}
+	select {
+	case <-s.free:
+		return s.Host.Stop(ctx, key, reason)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestCloseDoesNotWaitForAHostThatDoesNotAnswer(t *testing.T) {
+	r := newRig(t, 1)
+	r.kill()
+	called, free := make(chan struct{}, 1), make(chan struct{})
+	t.Cleanup(func() { close(free) })
+	r.between = func(h session.Host) session.Host { return stuck{h, called, free} }
+	r.open()
+	b := r.create("ann", api.BatchRequest{Items: []api.BatchItemRequest{item("", "print 1")}})
+	r.ended("ann", b.ID)
+	<-called // to delete the session of the item
+	closed := make(chan error, 1)
+	go func() { closed <- r.Manager.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("Close waits for the host, and a server would not end")
 	}
 }
 
