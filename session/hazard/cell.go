@@ -36,6 +36,7 @@ func (e *examiner) cell(code string, depth int) {
 		e.ask(tooDeep)
 		return
 	}
+	isMap := false
 	for {
 		trimmed := strings.TrimLeft(code, " \t\n")
 		line, body, _ := strings.Cut(trimmed, "\n")
@@ -66,10 +67,23 @@ func (e *examiner) cell(code string, depth int) {
 		case name == "html" || name == "HTML" || name == "markdown" || name == "latex" || name == "svg" || name == "js" || name == "javascript":
 			return
 		}
+		isMap = name == "map"
 		code = body // it is timed, captured, or run by a Python
 	}
 	p := &python{e: e, tokens: tokens(code), depth: depth, names: map[string]string{}}
+	if isMap {
+		p.mapped()
+	}
 	p.run()
+}
+
+// mapped examines the function that a map calls, which the JSON on its first line may name.
+func (p *python) mapped() {
+	for i := 0; p.at(i).kind != lineToken; i++ {
+		if p.at(i).text == "function" && p.at(i+1).is(":") && p.at(i+2).kind == stringToken {
+			p.e.cell(p.at(i+2).text+"(item)", p.depth+1)
+		}
+	}
 }
 
 // python examines the tokens of Python. It follows imports and simple assignments, and no values.
