@@ -80,6 +80,11 @@ class Map(RunnerCase):
         self.run_cell("half = talaria.map(lambda x: os.getpid(), [1], as_completed=True)")
         self.run_cell("half = talaria.map(lambda x: x and time.sleep(600), [0, 1], concurrency=2, as_completed=True); next(half)")
         self.fail_cell("list(half)", "RuntimeError")
+        self.run_cell(
+            "def f(x):\n    while x and not os.path.exists('both'): time.sleep(0.01)\n"
+            "half = talaria.map(f, range(3), concurrency=3, as_completed=True); next(half)\n"
+            "open('both', 'w').close(); time.sleep(0.5); next(half)")
+        self.fail_cell("list(half)", "RuntimeError")
 
     def test_copies_use_openmp_after_the_loop_over_the_results_has(self) -> None:
         """A copy that is forked while threads of OpenMP run waits for them without end."""

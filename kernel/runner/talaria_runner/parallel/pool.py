@@ -111,6 +111,8 @@ class Pool:
                     outcome = self._uninterrupted(self._finish, copy)
                     left = monotonic()
                     yield outcome
+                    if self._ended:  # with the cell, and so have the other copies
+                        return
                     self._lengthen(monotonic() - left)
                     if self._next < self.job.count:
                         openmp.pause()  # whoever took the outcome may have used it
