@@ -247,6 +247,21 @@ class Map(RunnerCase):
         self.assertEqual([(calls[f["ask"]], f["ok"]) for f in outcome.of("tool_end")], [("write_file", True)] * 4)
         self.assertEqual(self.run_cell("os.path.getsize('w3')").text, "3")
 
+    def test_an_item_that_is_given_up_calls_no_tool(self) -> None:
+        id = self.runner.start(
+            "import hermes_tools as h\nh.act\n"
+            "def f(n):\n    while n and not os.path.exists('left'): time.sleep(0.01)\n    return n and h.act()\n"
+            "for i, r in talaria.map(f, range(2), concurrency=2, as_completed=True): open('left', 'w').close(); time.sleep(0.5); break")
+        outcome = self.runner.executions[id]
+        while not outcome.of("done"):
+            frame = self.runner.next_frame()
+            outcome.frames.append(frame)
+            self.runner._place(outcome, frame)
+            if frame.get("kind") == "tools":
+                self.runner.send(type="answer", ask=frame["ask"], body={"tools": [{"name": "act", "parameters": {}}]})
+        self.assertEqual(outcome.status, "ok", outcome.traceback)
+        self.assertEqual([frame for frame in outcome.frames if frame.get("kind") == "tool"], [])
+
     def test_a_map_that_takes_long_tells_how_far_it_is(self) -> None:
         id = self.runner.start("def f(x):\n    while not os.path.exists('go'): time.sleep(0.01)\ntalaria.map(f, [1, 2], concurrency=2);")
         self.runner.finish(id, until="display")

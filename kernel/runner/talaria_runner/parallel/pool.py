@@ -232,6 +232,8 @@ class Pool:
     def _serve(self, copy: _Copy, kind: bytes, body: dict[str, object]) -> None:
         asks = self.job.parts.asks
         if kind == messages.ASK and copy.ask is None and body["kind"] in ("tool", "tools"):
+            if copy.over:
+                return  # it ends, and a call would do something for nobody
             if copy.deadline is not None:
                 copy.left, copy.deadline = copy.deadline - monotonic(), None
             copy.ask = asks.ask(body["kind"], body["body"], self._execution, "")
@@ -272,6 +274,7 @@ class Pool:
 
     def _finish(self, copy: _Copy) -> Outcome:
         """Ends a copy, and says what came of it."""
+        copy.over = True
         duration = monotonic() - copy.began
         status = _end(copy.pid)
         for _ in range(_MOST_READS):  # what it sent before
