@@ -262,6 +262,27 @@ class Map(RunnerCase):
         self.assertEqual(outcome.status, "ok", outcome.traceback)
         self.assertEqual([frame for frame in outcome.frames if frame.get("kind") == "tool"], [])
 
+    def test_a_call_that_an_item_was_to_carry_out_ends_with_it(self) -> None:
+        id = self.runner.start(
+            "import hermes_tools as h\nh.write_file\n"
+            "def f(n):\n    while not n and not os.path.exists('asked'): time.sleep(0.01)\n    return n and h.write_file(path='never', content='')\n"
+            "for i, r in talaria.map(f, range(2), concurrency=2, as_completed=True):\n"
+            "    print('busy', flush=True)\n    while not os.path.exists('answered'): time.sleep(0.01)\n    time.sleep(0.3); break")
+        outcome, folder, call = self.runner.executions[id], pathlib.Path(self.runner.directory.name), ""
+        while not outcome.of("done"):
+            frame = self.runner.next_frame()
+            outcome.frames.append(frame)
+            self.runner._place(outcome, frame)
+            if frame.get("kind") == "tools":
+                self.runner.send(type="answer", ask=frame["ask"], body={"tools": [{"name": "write_file", "builtin": True, "parameters": {}}]})
+            elif frame.get("kind") == "tool":
+                call = frame["ask"]
+                (folder / "asked").touch()
+            elif call and "busy" in frame.get("text", ""):
+                self.runner.send(type="answer", ask=call, body={"run": True})
+                (folder / "answered").touch()
+        self.assertEqual([(f["ask"], f["ok"]) for f in outcome.of("tool_end")], [(call, False)])
+
     def test_a_map_that_takes_long_tells_how_far_it_is(self) -> None:
         id = self.runner.start("def f(x):\n    while not os.path.exists('go'): time.sleep(0.01)\ntalaria.map(f, [1, 2], concurrency=2);")
         self.runner.finish(id, until="display")

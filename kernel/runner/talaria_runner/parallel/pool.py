@@ -286,6 +286,8 @@ class Pool:
         asks = self.job.parts.asks
         if copy.ask is not None:
             asks.end(copy.ask)
+            if copy.ask.body.get("run"):  # it was to carry that out, and has not heard of it
+                copy.carried[copy.ask.id] = copy.ask
         for ask in copy.carried.values():
             asks.tool_ended(ask, self._execution, _GONE, 0)
         for fd in copy.descriptors():
