@@ -102,6 +102,13 @@ class Map(RunnerCase):
             "    open('first', 'w').close(); time.sleep(0 if i else 3.5); got.append(len(str(r)))\ngot")
         self.assertEqual(outcome.text, "[1000000, 1000000]")
 
+    def test_starting_other_items_takes_no_time_of_an_item(self) -> None:
+        outcome = self.run_cell(
+            "pause = 2\nos.register_at_fork(after_in_parent=lambda: time.sleep(pause))\n"
+            "got = talaria.map(lambda x: 'x' * 1_000_000, range(3), concurrency=3, timeout_s=3, on_error='continue')\n"
+            "pause = 0\n[len(str(r)) for r in got]")
+        self.assertEqual(outcome.text, "[1000000, 1000000, 1000000]")
+
     def test_text_and_displays_belong_to_the_item(self) -> None:
         outcome = self.run_cell(
             "def f(x):\n    print('out', x); print('err', file=sys.stderr); os.system('echo shell'); display(x); return x\n"

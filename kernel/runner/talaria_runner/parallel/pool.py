@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 16
 _MOST_READS = 256  # of what is left when an item has ended: a process that it left running may write for ever
+_UNHEARD = 0.1  # s that count as a copy's own time although nobody listened
 _GONE = ("interrupted", "the item of the map that called it has ended")
 
 
@@ -92,6 +93,7 @@ class Pool:
         for fd in self._wake:
             set_blocking(fd, False)
         self._poller.register(self._wake[0], POLLIN)
+        self._heard = 0.0  # when the copies were listened to last
         self._ended = False
         openmp.pause()
         # Pages that the garbage collector writes to are shared no longer.
@@ -108,12 +110,9 @@ class Pool:
                 if not over:
                     yield None
                 for copy in over:
-                    outcome = self._uninterrupted(self._finish, copy)
-                    left = monotonic()
-                    yield outcome
+                    yield self._uninterrupted(self._finish, copy)
                     if self._ended:  # with the cell, and so have the other copies
                         return
-                    self._lengthen(monotonic() - left)
                     if self._next < self.job.count:
                         openmp.pause()  # whoever took the outcome may have used it
         finally:
@@ -185,6 +184,10 @@ class Pool:
     def _wait(self, tick_s: float) -> list[_Copy]:
         """Waits for news, for tick_s at most, and returns the copies that are over."""
         now = monotonic()
+        for copy in self._running:
+            unheard = now - max(self._heard, copy.began)
+            if copy.deadline is not None and unheard > _UNHEARD:  # it may have waited: for a tool, or with a result that nobody read
+                copy.deadline += unheard
         until = min([now + tick_s, *(copy.deadline for copy in self._running if copy.deadline is not None)])
         for fd, _ in wait_for_news(self._poller, max(0.0, 1000 * (until - now))):
             if fd == self._wake[0]:
@@ -197,13 +200,8 @@ class Pool:
                 self._answer(copy)
             if copy.deadline is not None and copy.deadline <= now and not copy.over:
                 copy.over = copy.timed_out = True
+        self._heard = monotonic()
         return [copy for copy in self._running if copy.over]
-
-    def _lengthen(self, s: float) -> None:
-        """Gives the copies that run so much more time. They may have waited all the while: for a tool, or with a result that nobody read."""
-        for copy in self._running:
-            if copy.deadline is not None:
-                copy.deadline += s
 
     def _hear(self, copy: _Copy, fd: int) -> None:
         if fd == copy.out:
