@@ -98,14 +98,14 @@ class Map(RunnerCase):
         """The second result is more than a pipe holds, and is there only while the loop is busy with the first."""
         outcome = self.run_cell(
             "def f(x):\n    while x and not os.path.exists('first'): time.sleep(0.01)\n    return 'x' * 1_000_000\n"
-            "got = []\nfor i, r in talaria.map(f, range(2), concurrency=2, timeout_s=3, on_error='continue', as_completed=True):\n"
-            "    open('first', 'w').close(); time.sleep(0 if i else 3.5); got.append(len(str(r)))\ngot")
+            "got = []\nfor i, r in talaria.map(f, range(2), concurrency=2, timeout_s=5, on_error='continue', as_completed=True):\n"
+            "    open('first', 'w').close(); time.sleep(0 if i else 5.5); got.append(len(str(r)))\ngot")
         self.assertEqual(outcome.text, "[1000000, 1000000]")
 
     def test_starting_other_items_takes_no_time_of_an_item(self) -> None:
         outcome = self.run_cell(
-            "pause = 2\nos.register_at_fork(after_in_parent=lambda: time.sleep(pause))\n"
-            "got = talaria.map(lambda x: 'x' * 1_000_000, range(3), concurrency=3, timeout_s=3, on_error='continue')\n"
+            "pause = 3\nos.register_at_fork(after_in_parent=lambda: time.sleep(pause))\n"
+            "got = talaria.map(lambda x: 'x' * 1_000_000, range(3), concurrency=3, timeout_s=5, on_error='continue')\n"
             "pause = 0\n[len(str(r)) for r in got]")
         self.assertEqual(outcome.text, "[1000000, 1000000, 1000000]")
 
