@@ -142,6 +142,8 @@ func (t *Tx) EmptySession(session int64) (more bool, err error) {
 		`DELETE FROM tool_calls WHERE session = ?1 AND n IN (SELECT n FROM tool_calls WHERE session = ?1 LIMIT ?2)`,
 		`DELETE FROM approvals WHERE session = ?1 AND n IN (SELECT n FROM approvals WHERE session = ?1 LIMIT ?2)`,
 		`DELETE FROM executions WHERE session = ?1 AND n IN (SELECT n FROM executions WHERE session = ?1 LIMIT ?2)`,
+		`DELETE FROM checkpoint_files WHERE (digest, checkpoint) IN (SELECT digest, checkpoint FROM checkpoint_files
+			WHERE checkpoint IN (SELECT n FROM checkpoints WHERE session = ?1) LIMIT ?2)`,
 	} {
 		res, err := t.result(query, session, trimEvents)
 		if err != nil {
