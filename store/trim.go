@@ -192,6 +192,7 @@ func (t *Tx) ForgetExecutions(session, excess int64, keep int) (bytes int64, err
 		return 0, err
 	}
 	return bytes, errors.Join(
-		t.exec(`DELETE FROM executions WHERE session = ? AND n <= ? AND finished_at IS NOT NULL`, session, last),
+		t.exec(`DELETE FROM executions WHERE session = ?1 AND n <= ?2
+			AND finished_seq < (SELECT first_seq FROM sessions WHERE n = ?1)`, session, last),
 		t.one(`UPDATE sessions SET log_bytes = log_bytes - ? WHERE n = ?`, bytes, session))
 }

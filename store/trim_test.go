@@ -3,8 +3,10 @@ package store_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
+	"talaria/api"
 	"talaria/store"
 	"talaria/store/storetest"
 )
@@ -35,5 +37,39 @@ func TestASessionIsEmptiedOfTheFilesOfItsCheckpoints(t *testing.T) {
 	err := storetest.Open(t, dir).QueryRow(`SELECT count(*) FROM checkpoint_files`).Scan(&left)
 	if err != nil || left != len(digests) { // those of the other session
 		t.Errorf("%d files are left, %v", left, err)
+	}
+}
+
+// A cell that is interrupted ends after those that waited behind it and were cancelled.
+func TestAnExecutionWhoseEventsAreThereIsNotForgottenWithLaterOnes(t *testing.T) {
+	s := open(t, t.TempDir())
+	add := func(id string, finishedSeq int64) {
+		do(t, s, func(tx *store.Tx) error {
+			one := store.Execution{Session: 1, ID: id, Code: strings.Repeat("x", 100), Status: api.StatusQueued}
+			n, err := tx.InsertExecution(one)
+			if err != nil {
+				return err
+			}
+			one.N, one.FinishedAt, one.FinishedSeq = n, new(int64), finishedSeq
+			return tx.FinishExecution(one)
+		})
+	}
+	do(t, s, func(tx *store.Tx) error { return tx.InsertSession(sample(1, "ann", "s")) })
+	add("interrupted", 4)
+	add("cancelled", 3)
+	add("newest", 5)
+	do(t, s, func(tx *store.Tx) error {
+		for seq := range int64(5) {
+			if err := tx.InsertEvent(1, store.Event{Seq: seq + 1, Type: "stream", Body: []byte("{}"), Size: 2}); err != nil {
+				return err
+			}
+		}
+		_, _, _, err := tx.TrimLog(1, 4)
+		return err
+	})
+	do(t, s, func(tx *store.Tx) error { _, err := tx.ForgetExecutions(1, 1000, 1); return err })
+	list, err := s.Executions(t.Context(), 1, 0, 10)
+	if err != nil || len(list) != 2 || list[1].ID != "interrupted" {
+		t.Errorf("%d are left: %+v, %v", len(list), list, err)
 	}
 }
