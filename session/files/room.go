@@ -56,6 +56,9 @@ func (r *room) wrote() {
 
 func (r *room) Read(p []byte) (int, error) {
 	r.wrote()
+	if err := r.cfg.Spare(); err != nil { // the upload may have begun long ago
+		return 0, err
+	}
 	n, err := r.Reader.Read(p)
 	if n == 0 || r.takes(int64(n)) {
 		return n, err
