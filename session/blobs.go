@@ -21,7 +21,11 @@ type blobs struct {
 	artifacts *artifacts.Store
 	store     *store.Store
 	log       *slog.Logger
+	unused    chan []string // what sweep removes next, unless a session refers to it
 }
+
+// maxUnused is how many lists of blobs may wait for their removal. Those that find no room wait for the next round of sweep.
+const maxUnused = 256
 
 // open opens the bytes of a reference that was looked up; err is the look-up's.
 func (b *blobs) open(mediaType, sha256 string, err error) (*os.File, string, error) {
@@ -65,16 +69,47 @@ func (b *blobs) removeUnused(ctx context.Context, digests []string) {
 	}
 }
 
-// sweep removes blobs that no session refers to, at start and then every hour until ctx ends.
+// removeSoon has sweep remove those of the blobs that no session refers to.
+func (b *blobs) removeSoon(digests []string) {
+	if len(digests) == 0 {
+		return
+	}
+	select {
+	case b.unused <- digests:
+	default:
+	}
+}
+
+// onlyIn returns the blobs that one of these checkpoints needs and no other one. What it does not find in time is left to sweep.
+func (b *blobs) onlyIn(ctx context.Context, checkpoints []store.Checkpoint) (digests []string) {
+	for _, c := range checkpoints {
+		list, err := b.store.DigestsOnlyIn(ctx, c.N)
+		if err != nil && ctx.Err() == nil {
+			b.log.Warn("look for the blobs of a checkpoint", "checkpoint", c.ID, "error", err)
+		}
+		digests = append(digests, list...)
+	}
+	return digests
+}
+
+// sweep removes blobs that no session refers to, at start and then every hour until ctx ends, and in between those that removeSoon names.
 func (b *blobs) sweep(ctx context.Context) {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
-	for {
-		if err := b.sweepOnce(ctx); err != nil && ctx.Err() == nil {
-			b.log.Error("sweep artifacts", "error", err)
+	for all := true; ; {
+		if all {
+			if err := b.sweepOnce(ctx); err != nil && ctx.Err() == nil {
+				b.log.Error("sweep artifacts", "error", err)
+			}
 		}
 		select {
 		case <-tick.C:
+			all = true
+		case digests := <-b.unused:
+			all = false
+			for ; len(digests) > 0 && ctx.Err() == nil; digests = digests[1:] {
+				b.removeUnused(ctx, digests[:1])
+			}
 		case <-ctx.Done():
 			return
 		}

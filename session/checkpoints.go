@@ -118,10 +118,12 @@ func (s *Session) DropCheckpoint(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
+		unneeded := s.m.blobs.onlyIn(own, []store.Checkpoint{row})
 		if err := s.journal.commit(own, dropped(row, "deleted")); err != nil {
 			return err
 		}
 		s.checkpoints.known = nil // it may name blobs that nothing needs any more
+		s.m.blobs.removeSoon(unneeded)
 		s.dropCopies(own, []store.Checkpoint{row})
 		return nil
 	})

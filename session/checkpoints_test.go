@@ -33,13 +33,8 @@ func TestACheckpointAfterOneThatWasDroppedHasItsFiles(t *testing.T) {
 	if err := s.DropCheckpoint(t.Context(), first.ID); err != nil {
 		t.Fatal(err)
 	}
-	blobs, err := artifacts.Open(filepath.Join(r.dir, "artifacts"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256([]byte("contents"))
-	digest := hex.EncodeToString(sum[:])
-	err = blobs.DeleteUnless(digest, func() (bool, error) { return r.db.Referenced(t.Context(), digest) }) // as the sweep does
+	blobs, digest := r.blobs(), digestOf("contents")
+	err := blobs.DeleteUnless(digest, func() (bool, error) { return r.db.Referenced(t.Context(), digest) }) // as the sweep does
 	if err != nil || blobs.Size(digest) >= 0 {
 		t.Fatalf("the blob is there: %v, %v", blobs.Size(digest) >= 0, err)
 	}
@@ -58,6 +53,52 @@ func TestACheckpointAfterOneThatWasDroppedHasItsFiles(t *testing.T) {
 	defer f.Close()
 	if b, err := io.ReadAll(f); err != nil || string(b) != "contents" {
 		t.Errorf("the file has %q, %v", b, err)
+	}
+}
+
+// blobs returns the server's artifacts.
+func (r *rig) blobs() *artifacts.Store {
+	r.t.Helper()
+	blobs, err := artifacts.Open(filepath.Join(r.dir, "artifacts"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return blobs
+}
+
+func digestOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// Files that cells write again and again would fill the disk otherwise.
+func TestWhatOnlyADroppedCheckpointNeededIsRemoved(t *testing.T) {
+	r := scripted(t, nil)
+	s := r.session(api.SessionRequest{Checkpoints: &api.CheckpointsRequest{Keep: new(int64(2))}})
+	wait(t, s, submit(t, s, "print x"))
+	var made []string
+	for _, version := range []string{"one", "two", "three"} {
+		for name, text := range map[string]string{"changes": version, "stays": "the same"} {
+			if _, _, err := s.Files().Put(t.Context(), name, strings.NewReader(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := s.Checkpoint(t.Context(), api.CheckpointRequest{Level: new(api.CheckpointFiles)})
+		if err != nil || len(c.NotSaved) > 0 {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		made = append(made, c.ID)
+	}
+	blobs := r.blobs()
+	eventually(t, func() bool { return blobs.Size(digestOf("one")) < 0 }) // the first one was one too many
+	if err := s.DropCheckpoint(t.Context(), made[2]); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return blobs.Size(digestOf("three")) < 0 })
+	for _, text := range []string{"two", "the same"} {
+		if blobs.Size(digestOf(text)) < 0 {
+			t.Errorf("%q is gone, which a checkpoint needs", text)
+		}
 	}
 }
 

@@ -116,6 +116,9 @@ func (s *Session) nextLoadsSaved() bool {
 
 // keepSaved returns the change that makes these the saved variables of the session; nil is none.
 func (s *Session) keepSaved(saved *savedVariables) change {
+	s.mu.Lock()
+	before := s.saved
+	s.mu.Unlock()
 	return change{
 		also: func(tx *store.Tx) error {
 			if saved == nil {
@@ -128,6 +131,11 @@ func (s *Session) keepSaved(saved *savedVariables) change {
 			return tx.UpdateSaved(s.n, encoded, saved.Digest)
 		},
 		done: func() { s.mu.Lock(); defer s.mu.Unlock(); s.saved = saved },
+		published: func() {
+			if before != nil {
+				s.m.blobs.removeSoon([]string{before.Digest})
+			}
+		},
 	}
 }
 

@@ -72,7 +72,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	m := &Manager{
 		cfg: cfg, startedAt: api.Now(), cancel: cancel, closing: make(chan struct{}),
 		operator: operatorOf(cfg),
-		blobs:    &blobs{artifacts: cfg.Artifacts, store: cfg.Store, log: cfg.Log},
+		blobs:    &blobs{artifacts: cfg.Artifacts, store: cfg.Store, log: cfg.Log, unused: make(chan []string, maxUnused)},
 		sessions: map[string]*Session{}, uids: map[int]bool{}, owners: newOwners(), unasked: make(chan struct{}, 1),
 	}
 	var err error

@@ -150,6 +150,24 @@ func TestAnIdleKernelStaysWhileItsWorkspaceIsFull(t *testing.T) {
 	wantVariables(t, api.StateHibernated, s)
 }
 
+func TestSavedVariablesThatAKernelHasAreRemoved(t *testing.T) {
+	host := new(savingHost)
+	r := newRig(t, echo, func(cfg *session.Config) { host.Host, host.dir, cfg.Host = cfg.Host, cfg.SessionsDir, host })
+	s := r.session(api.SessionRequest{})
+	execute(t, s, "1")
+	if _, err := s.Hibernate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	blobs, digest := r.blobs(), digestOf("variables of "+s.Serial())
+	if blobs.Size(digest) < 0 {
+		t.Fatal("they are not saved")
+	}
+	if _, err := s.Wake(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return blobs.Size(digest) < 0 })
+}
+
 // loadless returns a session that hibernates, and a host that fails to load variables until it is told to.
 func loadless(t *testing.T) (*rig, *session.Session, *loadlessHost) {
 	host := &loadlessHost{err: errors.New("no answer")}

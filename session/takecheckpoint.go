@@ -177,12 +177,14 @@ func (s *Session) makeCheckpoint(ctx context.Context, w wanted) (row store.Check
 		},
 	}
 	ended, held := dropOldest(&c, kept, w, settings, made.Held)
+	unneeded := s.m.blobs.onlyIn(ctx, ended)
 	if err := s.journal.commit(context.WithoutCancel(ctx), c); err != nil {
 		s.dropCopies(context.WithoutCancel(ctx), []store.Checkpoint{row})
 		return row, err
 	}
 	trace.Step("checkpoint committed")
 	s.checkpoints.known = &manifest
+	s.m.blobs.removeSoon(unneeded)
 	if row.Copy != "" {
 		s.holds(held)
 	}

@@ -73,6 +73,12 @@ func (t *Tx) InsertCheckpoint(c Checkpoint, digests iter.Seq[string]) (int64, er
 // DeleteCheckpoint drops a checkpoint.
 func (t *Tx) DeleteCheckpoint(n int64) error { return t.exec(`DELETE FROM checkpoints WHERE n = ?`, n) }
 
+// DigestsOnlyIn lists the digests of the blobs that this checkpoint needs and no other one.
+func (s *Store) DigestsOnlyIn(ctx context.Context, checkpoint int64) ([]string, error) {
+	return s.texts(ctx, `SELECT digest FROM checkpoint_files AS f WHERE checkpoint = ?1
+		AND NOT EXISTS (SELECT 1 FROM checkpoint_files AS o WHERE o.digest = f.digest AND o.checkpoint <> ?1)`, checkpoint)
+}
+
 // UpdateCheckpointCopy writes which copy of the interpreter a checkpoint has, or, with "", why it has none any more.
 func (t *Tx) UpdateCheckpointCopy(n int64, copied, reason string) error {
 	level := api.CheckpointLive
