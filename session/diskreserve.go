@@ -65,7 +65,6 @@ func (m *Manager) lookAtReserve() time.Duration {
 	case !low && free < reserve:
 		m.reserve.low.Store(true)
 		m.cfg.Log.Warn("the state disk is nearly full: no new work is accepted until there is space again", "free", free, "reserve", reserve)
-		m.freeze(true)
 	case low && free >= reserve+min(reserve/5, reserveBack):
 		m.reserve.low.Store(false)
 		m.cfg.Log.Info("the state disk has space again", "free", free, "reserve", reserve)
@@ -73,6 +72,7 @@ func (m *Manager) lookAtReserve() time.Duration {
 		m.freeze(false)
 	}
 	if m.reserve.low.Load() {
+		m.freeze(true) // at each look: a reset, a terminal or a program may have started another kernel
 		if err := m.cfg.Disk.SpendBallast(m.pending()); err != nil {
 			m.cfg.Log.Warn("free space on the state disk", "error", err)
 		}
