@@ -36,23 +36,52 @@ func heldBack(t *testing.T, dir string) (blocks int64) {
 	return blocks
 }
 
-func TestAWorkspaceWhoseKernelStartsWhileTheDiskIsLowIsFrozen(t *testing.T) {
+// smallDisk puts the sessions on a small disk, of which a quarter is the reserve.
+func smallDisk(t *testing.T, cfg *session.Config) (dir string) {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("only root can mount a small file system")
 	}
+	dir = cfg.SessionsDir
+	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=64m"); err != nil {
+		t.Skip("this machine mounts no small file system: ", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	cfg.DiskReserve = 16 << 20
+	return dir
+}
+
+// fill uses up a part of the reserve and returns when the server knows, and so does empty, which undoes it.
+func fill(t *testing.T, dir string, s *session.Session) (empty func()) {
+	t.Helper()
+	file := filepath.Join(dir, ".filler")
+	if err := os.WriteFile(file, make([]byte, 50<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	isLow := func() bool {
+		_, _, err := s.Files().Put(t.Context(), "f", strings.NewReader("x"))
+		return code(err) == api.CodeDiskFull
+	}
+	eventually(t, isLow)
+	return func() {
+		t.Helper()
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() bool { return !isLow() })
+	}
+}
+
+func TestAWorkspaceWhoseKernelStartsWhileTheDiskIsLowIsFrozen(t *testing.T) {
 	sessions := ""
 	r := newRig(t, echo, func(cfg *session.Config) {
-		if sessions = cfg.SessionsDir; syscall.Mount("none", sessions, "tmpfs", 0, "size=64m") != nil {
-			t.Skip("this machine cannot mount a small file system")
-		}
-		t.Cleanup(func() { _ = syscall.Unmount(sessions, syscall.MNT_DETACH) })
+		sessions = smallDisk(t, cfg)
 		var err error
 		cfg.Disk, err = disk.Open(t.Context(), disk.Config{Root: sessions, Mode: disk.Image, LimitBytes: 8 << 20, MaxBytes: 8 << 20, Log: cfg.Log})
 		if err != nil {
 			t.Skip("this machine cannot hold a workspace in an image: ", err)
 		}
 		t.Cleanup(func() { _ = cfg.Disk.Close() })
-		cfg.DiskReserve = 16 << 20
 	})
 	s := r.session(api.SessionRequest{Limits: &api.LimitsRequest{DiskBytes: new(int64(8 << 20))}})
 	execute(t, s, "1")
@@ -67,20 +96,29 @@ func TestAWorkspaceWhoseKernelStartsWhileTheDiskIsLowIsFrozen(t *testing.T) {
 	idle(0.01)
 	eventually(t, func() bool { return s.Info(t.Context()).State == api.StateDead })
 	idle(0)
-	filler := filepath.Join(sessions, ".filler")
-	if err := os.WriteFile(filler, make([]byte, 50<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() bool {
-		_, _, err := s.Files().Put(t.Context(), "f", strings.NewReader("x"))
-		return code(err) == api.CodeDiskFull
-	})
+	empty := fill(t, sessions, s)
 	if err := s.Reset(t.Context(), api.ResetRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() bool { return heldBack(t, sessions) > before })
-	if err := os.Remove(filler); err != nil {
+	empty()
+	eventually(t, func() bool { return heldBack(t, sessions) == before })
+}
+
+func TestAHibernatingSessionIsNotWokenWhileTheDiskIsLow(t *testing.T) {
+	host := new(savingHost)
+	r := newRig(t, echo, func(cfg *session.Config) {
+		host.Host, host.dir, cfg.Host = cfg.Host, smallDisk(t, cfg), host
+	})
+	s := r.session(api.SessionRequest{})
+	execute(t, s, "1")
+	if _, err := s.Hibernate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return heldBack(t, sessions) == before })
+	empty := fill(t, host.dir, s)
+	if _, err := s.Wake(t.Context()); err == nil || !strings.Contains(err.Error(), "disk is nearly full") {
+		t.Errorf("it is woken: %v", err)
+	}
+	empty()
+	wantVariables(t, api.StateHibernated, s)
 }

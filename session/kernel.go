@@ -134,7 +134,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 	} else {
 		placed = s.variablesFile.place(ctx, saved)
 		defer s.variablesFile.remove(ctx)
-		if hasCode(placed, api.CodeDiskLimit) {
+		if hasCode(placed, api.CodeDiskLimit) || hasCode(placed, api.CodeDiskFull) {
 			return placed
 		}
 	}

@@ -141,8 +141,11 @@ func (v variablesFile) remove(ctx context.Context) {
 }
 
 // place puts saved variables where a kernel can read them; the caller calls remove. If there is no room for them it
-// fails with disk_limit, and they are to stay saved.
+// fails with disk_limit or disk_full, and they are to stay saved.
 func (v variablesFile) place(ctx context.Context, saved *savedVariables) error {
+	if err := v.spare(); err != nil {
+		return err
+	}
 	blob, size, err := v.artifacts.Get(saved.Digest)
 	if err != nil {
 		return err
