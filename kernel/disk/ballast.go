@@ -36,6 +36,7 @@ func (s *Store) SetBallast(bytes int64) error {
 	}
 	defer f.Close()
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, bytes); err != nil { // not every file system supports it
+		s.ballast.Store(0)
 		return errors.Join(fmt.Errorf("make the ballast: %w", err), ReleaseBallast(s.cfg.Root))
 	}
 	s.ballast.Store(bytes)
