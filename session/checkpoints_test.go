@@ -102,6 +102,31 @@ func TestWhatOnlyADroppedCheckpointNeededIsRemoved(t *testing.T) {
 	}
 }
 
+func TestTheFilesOfAForkAreNotStoredTwiceForLong(t *testing.T) {
+	r := scripted(t, nil)
+	s := r.session(api.SessionRequest{})
+	wait(t, s, submit(t, s, "print x"))
+	idle, drop := 0.01, api.OnIdleDrop
+	if err := s.Update(t.Context(), api.SessionPatch{IdleTimeoutS: &idle, OnIdle: &drop}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return s.Info(t.Context()).State == api.StateDead })
+	if _, _, err := s.Files().Put(t.Context(), "f", strings.NewReader("contents")); err != nil {
+		t.Fatal(err)
+	}
+	made, err := s.Fork(t.Context(), api.ForkRequest{})
+	if err != nil || len(made.Items) != 1 || made.Items[0].Session == nil {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	blobs := r.blobs()
+	eventually(t, func() bool { return blobs.Size(digestOf("contents")) < 0 })
+	f, _, err := r.find(made.Items[0].Session.ID).Files().Open(t.Context(), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+}
+
 // Holes take no space, but time: without a bound, a cell could keep the server reading zeros for hours.
 func TestACheckpointReadsABoundedNumberOfZeros(t *testing.T) {
 	r := scripted(t, nil)

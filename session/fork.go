@@ -31,6 +31,17 @@ type origin struct {
 	lost     []api.NotRestored   // what forks do not have
 }
 
+// blobs returns those that may be needed no longer once the forks have their files: a checkpoint needs its own.
+func (o origin) blobs() (digests []string) {
+	if o.point == "" {
+		digests = slices.Collect(digestsOf(o.files, o.saved))
+	}
+	if o.packages != nil {
+		digests = slices.AppendSeq(digests, o.packages.Digests())
+	}
+	return digests
+}
+
 // Fork makes sessions of the same owner with the variables and files that this one has now, or had at a checkpoint, and its packages
 // and settings; it goes on undisturbed. A fork hibernates until it is used. While a cell runs or waits it fails with kernel_busy; that
 // some forks cannot be made is in the reply.
@@ -47,8 +58,9 @@ func (s *Session) Fork(ctx context.Context, req api.ForkRequest) (reply api.Fork
 	}
 	ctx = context.WithoutCancel(ctx)
 	hold := s.m.cfg.Artifacts.Hold()
-	defer hold.Release()
-	from, err := s.takeOrigin(ctx, hold, req.CheckpointID)
+	var from origin
+	defer func() { hold.Release(); s.m.blobs.removeSoon(from.blobs()) }()
+	from, err = s.takeOrigin(ctx, hold, req.CheckpointID)
 	if err != nil {
 		return reply, err
 	}
@@ -87,8 +99,9 @@ func (m *Manager) EnsureFork(ctx context.Context, owner, id, of string, metadata
 	}
 	ctx = context.WithoutCancel(ctx)
 	hold := m.cfg.Artifacts.Hold()
-	defer hold.Release()
-	from, err := parent.takeOrigin(ctx, hold, nil)
+	var from origin
+	defer func() { hold.Release(); m.blobs.removeSoon(from.blobs()) }()
+	from, err = parent.takeOrigin(ctx, hold, nil)
 	if err != nil {
 		return nil, err
 	}
