@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"talaria/api"
 	"talaria/store"
@@ -13,6 +14,9 @@ import (
 // ends as died and queued ones as cancelled, with the reason deleted.
 func (m *Manager) Delete(ctx context.Context, owner, id string) error {
 	s, err := m.Get(owner, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m.deleteLost(context.WithoutCancel(ctx), owner, id)
+	}
 	if err != nil {
 		return err
 	}
@@ -21,6 +25,32 @@ func (m *Manager) Delete(ctx context.Context, owner, id string) error {
 		return api.Errorf(api.CodeSessionNotFound, "you have no session %.140q", id)
 	}
 	return s.delete(context.WithoutCancel(ctx))
+}
+
+// deleteLost deletes a session that cannot be loaded, since its folder is gone.
+func (m *Manager) deleteLost(ctx context.Context, owner, id string) error {
+	n, serial, err := m.cfg.Store.FindSession(ctx, owner, id)
+	if err == nil {
+		_, err, _ = m.loading.Do("delete "+serial, func() (any, error) {
+			row, err := m.cfg.Store.SessionNumber(ctx, n)
+			if err == nil {
+				err = m.cfg.Store.Do(ctx, store.Write{Apply: func(tx *store.Tx) error { return tx.DisownSession(n) }})
+			}
+			if err != nil {
+				return nil, err
+			}
+			use := ownerUse{sessions: -1}
+			if hasKernel(row.State) {
+				use.kernels = -1
+			}
+			m.owners.add(owner, use)
+			return nil, errors.Join(m.cfg.Disk.Delete(ctx, serial), m.forget(ctx, n))
+		})
+	}
+	if errors.Is(err, store.ErrNotFound) { // somebody else has deleted it
+		return ErrDeleted
+	}
+	return err
 }
 
 // beginDelete begins an attempt to delete the session, which delete ends. If another one has begun, it returns what is closed when that

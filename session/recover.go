@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"slices"
@@ -74,8 +75,19 @@ func (m *Manager) recover(ctx context.Context) error {
 	taken := map[record.Key]bool{}
 	var lost []kernel.Handle
 	var loaded []*Session
+	leave := func(row store.Session) {
+		var h kernel.Handle
+		if row.Handle != nil && jsonv2.Unmarshal(row.Handle, &h) == nil {
+			lost = append(lost, h)
+		}
+	}
 	for i, row := range rows {
 		s, err := m.load(ctx, row.N, row.ID)
+		if errors.Is(err, fs.ErrNotExist) { // a power failure may have taken back its deletion, but not that of its folder
+			m.cfg.Log.Error("a session has lost its folder; all that can be done with it is to delete it", "session", row.ID, "error", err)
+			leave(row)
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("session %s: %w", row.ID, err)
 		}
@@ -99,10 +111,7 @@ func (m *Manager) recover(ctx context.Context) error {
 		if row.State == api.StateStarting && len(open[i]) == 0 {
 			s.startSoon()
 		}
-		var h kernel.Handle
-		if row.Handle != nil && jsonv2.Unmarshal(row.Handle, &h) == nil {
-			lost = append(lost, h)
-		}
+		leave(row)
 	}
 	if err := m.cfg.Host.Sweep(ctx, lost); err != nil {
 		return err

@@ -58,6 +58,33 @@ func TestAPowerFailureThatCutsABodyShortEndsTheLogBeforeIt(t *testing.T) {
 	}
 }
 
+// The end of the database may be lost, although folders that were removed after it are gone.
+func TestASessionWhoseDeletionAPowerFailureTookBackCanBeDeletedAgain(t *testing.T) {
+	r := scripted(t, nil)
+	s := r.session(api.SessionRequest{ID: ptr("x")})
+	execute(t, s, "print before")
+	r.boot = "another boot"
+	r.crash()
+	for _, folder := range matches(t, filepath.Join(r.dir, "sessions", "*")) {
+		if err := os.RemoveAll(folder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.open()
+	if _, err := r.Get("ann", "x"); err == nil {
+		t.Error("a session without a folder is used")
+	}
+	if err := r.Delete(t.Context(), "ann", "x"); err != nil {
+		t.Error(err)
+	}
+	if err := r.Delete(t.Context(), "ann", "x"); code(err) != api.CodeSessionNotFound {
+		t.Errorf("it is deleted again: %v", err)
+	}
+	if e := execute(t, r.session(api.SessionRequest{ID: ptr("x")}), "print after"); e.Text != "after\n" {
+		t.Errorf("the next session with its id says %q", e.Text)
+	}
+}
+
 func TestTheServerStartsThoughABodyCannotBeRead(t *testing.T) {
 	r := scripted(t, nil)
 	_, id := showsMuch(t, r)
