@@ -16,8 +16,14 @@ const (
 )
 
 // copySparse copies a file up to its present size. Its holes stay holes, and are hashed as the zeros that they read
-// as. On a file system without holes, a file is one piece of data.
-func copySparse(ctx context.Context, to *os.File, h hash.Hash, from *os.File) (int64, error) {
+// as. On a file system without holes, a file is one piece of data. spare ends the copy with its error, and may be nil.
+func copySparse(ctx context.Context, to *os.File, h hash.Hash, from *os.File, spare func() error) (int64, error) {
+	ended := func() error {
+		if err := context.Cause(ctx); err != nil || spare == nil {
+			return err
+		}
+		return spare()
+	}
 	info, err := from.Stat()
 	if err != nil {
 		return 0, withoutPath(err)
@@ -32,13 +38,13 @@ func copySparse(ctx context.Context, to *os.File, h hash.Hash, from *os.File) (i
 			return at, err
 		}
 		for ; at < data; at += min(data-at, copySize) {
-			if err := context.Cause(ctx); err != nil {
+			if err := ended(); err != nil {
 				return at, err
 			}
 			h.Write(zeros[:min(data-at, copySize)])
 		}
 		for at < hole {
-			if err := context.Cause(ctx); err != nil {
+			if err := ended(); err != nil {
 				return at, err
 			}
 			n, err := from.ReadAt(buf[:min(hole-at, copySize)], at)

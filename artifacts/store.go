@@ -48,6 +48,10 @@ type Blob struct {
 // necessarily a power failure. After one, the file system may show a blob as missing or as shorter than it was;
 // putting the same bytes again repairs it.
 type Store struct {
+	// Spare reports why no more of a file may be stored, or nil. It is asked again and again while a file is copied, and not for bytes
+	// from elsewhere. Optional; it is set before the Store is used.
+	Spare func() error
+
 	dir string
 	run string // names the temporary files of this Store, so that Sweep leaves them alone
 
@@ -88,7 +92,7 @@ func (s *Store) put(ctx context.Context, r io.Reader, hold *Hold) (Blob, error) 
 	h := sha256.New()
 	var size int64
 	if file, ok := r.(*os.File); ok {
-		size, err = copySparse(ctx, f, h, file)
+		size, err = copySparse(ctx, f, h, file, s.Spare)
 	} else {
 		size, err = copyHashing(ctx, f, h, r)
 	}

@@ -393,3 +393,31 @@ func TestSweepLeavesAPutThatIsUnderWay(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestAFileIsNotCopiedOnWithoutRoom(t *testing.T) {
+	s, dir := open(t)
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	full, asked := errors.New("there is no room"), 0
+	s.Spare = func() error {
+		if asked++; asked > 2 {
+			return full
+		}
+		return nil
+	}
+	if _, err := s.Put(t.Context(), f); !errors.Is(err, full) {
+		t.Errorf("the file is stored: %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, "tmp")); err != nil || len(left) > 0 {
+		t.Errorf("a part of it is left: %v, %v", left, err)
+	}
+	if _, err := s.PutBytes(t.Context(), make([]byte, 1<<20)); err != nil {
+		t.Errorf("what the log needs is not stored: %v", err)
+	}
+}

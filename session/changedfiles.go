@@ -187,7 +187,7 @@ func (c *collector) keep(ctx context.Context, ch workspace.Change) (api.Artifact
 	}
 	c.toRead -= entry.Size
 	blob, err := c.hold.Put(ctx, f)
-	if errors.Is(err, errCollectionStopped) {
+	if errors.Is(err, errCollectionStopped) || hasCode(err, api.CodeDiskFull) {
 		return c.omit(event), nil
 	}
 	if err != nil {

@@ -5,10 +5,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"talaria/api"
+	"talaria/artifacts"
 	"talaria/kernel/disk"
 	"talaria/session"
 )
@@ -103,6 +105,31 @@ func TestAWorkspaceWhoseKernelStartsWhileTheDiskIsLowIsFrozen(t *testing.T) {
 	eventually(t, func() bool { return heldBack(t, sessions) > before })
 	empty()
 	eventually(t, func() bool { return heldBack(t, sessions) == before })
+}
+
+// A copy of a large file could use up the disk, and other sessions' images would lose data.
+func TestNoFileIsCopiedPastTheReserve(t *testing.T) {
+	var blobs *artifacts.Store
+	r := scripted(t, func(cfg *session.Config) { blobs = cfg.Artifacts })
+	var pieces atomic.Int64
+	blobs.Spare = func() error {
+		if pieces.Add(1) > 2 {
+			return api.Errorf(api.CodeDiskFull, "it has become low")
+		}
+		return nil
+	}
+	s := r.session(api.SessionRequest{})
+	e := execute(t, s, "noise large 2000000")
+	if len(e.Artifacts) != 1 || !e.Artifacts[0].Omitted || *e.Artifacts[0].Size != 2_000_000 {
+		t.Errorf("the artifacts are %+v", e.Artifacts)
+	}
+	made, err := s.Checkpoint(t.Context(), api.CheckpointRequest{Level: ptr(api.CheckpointFiles)})
+	if err != nil || len(made.NotSaved) != 1 || !strings.Contains(made.NotSaved[0].Reason, "nearly full") {
+		t.Errorf("the checkpoint is %+v, %v", made, err)
+	}
+	if _, err := s.Fork(t.Context(), api.ForkRequest{CheckpointID: &made.ID}); err != nil {
+		t.Errorf("a fork without the file: %v", err)
+	}
 }
 
 func TestAHibernatingSessionIsNotWokenWhileTheDiskIsLow(t *testing.T) {

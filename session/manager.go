@@ -75,6 +75,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		blobs:    &blobs{artifacts: cfg.Artifacts, store: cfg.Store, log: cfg.Log, unused: make(chan []string, maxUnused)},
 		sessions: map[string]*Session{}, uids: map[int]bool{}, owners: newOwners(), unasked: make(chan struct{}, 1),
 	}
+	cfg.Artifacts.Spare = m.spare
 	var err error
 	if m.memory.bounds, err = cgroup.FindMemoryBounds(); err != nil {
 		m.cfg.Log.Warn("limits of memory above this process are not watched", "error", err)

@@ -32,6 +32,9 @@ const quietBefore = 100 * time.Millisecond
 // session's next cell is not made.
 const unaskedShare = 4
 
+// reasonDiskLow is why a checkpoint lacks a file.
+const reasonDiskLow = "the server's disk is nearly full"
+
 var errAbandoned = errors.New("a cell came before the checkpoint was made")
 
 // wanted is a checkpoint that is to be made.
@@ -356,11 +359,14 @@ func (s *Session) capture(ctx context.Context, hold *artifacts.Hold, kept []stor
 			return "", &workspace.NotKeptError{Reason: fmt.Sprintf(
 				"its %d bytes do not fit: the files of all checkpoints of a session may take limits.artifact_bytes, which is %d", e.Space, limit)}
 		case s.m.spare() != nil:
-			return "", &workspace.NotKeptError{Reason: "the server's disk is nearly full"}
+			return "", &workspace.NotKeptError{Reason: reasonDiskLow}
 		}
 		blob, err := hold.Put(ctx, f)
-		if err == nil {
+		switch {
+		case err == nil:
 			left -= e.Space
+		case hasCode(err, api.CodeDiskFull):
+			err = &workspace.NotKeptError{Reason: reasonDiskLow}
 		}
 		return blob.SHA256, err
 	}))
