@@ -27,6 +27,9 @@ type blobs struct {
 // maxUnused is how many lists of blobs may wait for their removal. Those that find no room wait for the next round of sweep.
 const maxUnused = 256
 
+// removePause is how long they wait, so that the database is flushed once for many.
+const removePause = time.Second
+
 // open opens the bytes of a reference that was looked up; err is the look-up's.
 func (b *blobs) open(mediaType, sha256 string, err error) (*os.File, string, error) {
 	missing := api.Errorf(api.CodeArtifactNotFound, "none of your sessions refers to the artifact %.80q", sha256)
@@ -60,12 +63,28 @@ func (b *blobs) read(sha256 string, size int64) ([]byte, error) {
 
 // removeUnused removes the blobs that no session refers to.
 func (b *blobs) removeUnused(ctx context.Context, digests []string) {
-	ctx = context.WithoutCancel(ctx)
+	if len(digests) == 0 || !b.flushed() {
+		return
+	}
 	for _, d := range digests {
-		err := b.artifacts.DeleteUnless(d, func() (bool, error) { return b.store.Referenced(ctx, d) })
-		if err != nil {
-			b.log.Warn("remove an unreferenced artifact", "error", err)
-		}
+		b.remove(ctx, d)
+	}
+}
+
+// flushed reports that no power failure takes back what was committed, such as the end of a reference: then its blob may go. Otherwise
+// the blobs are left to sweep.
+func (b *blobs) flushed() bool {
+	if err := b.store.Sync(); err != nil {
+		b.log.Warn("unreferenced artifacts stay for another hour: the database cannot be flushed", "error", err)
+		return false
+	}
+	return true
+}
+
+func (b *blobs) remove(ctx context.Context, digest string) {
+	ctx = context.WithoutCancel(ctx)
+	if err := b.artifacts.DeleteUnless(digest, func() (bool, error) { return b.store.Referenced(ctx, digest) }); err != nil {
+		b.log.Warn("remove an unreferenced artifact", "error", err)
 	}
 }
 
@@ -96,34 +115,37 @@ func (b *blobs) onlyIn(ctx context.Context, checkpoints []store.Checkpoint) (dig
 func (b *blobs) sweep(ctx context.Context) {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
-	for all := true; ; {
-		if all {
-			if err := b.sweepOnce(ctx); err != nil && ctx.Err() == nil {
-				b.log.Error("sweep artifacts", "error", err)
-			}
-		}
+	var unused []string
+	var soon <-chan time.Time
+	b.sweepAll(ctx)
+	for {
 		select {
 		case <-tick.C:
-			all = true
-		case digests := <-b.unused:
-			all = false
-			for ; len(digests) > 0 && ctx.Err() == nil; digests = digests[1:] {
-				b.removeUnused(ctx, digests[:1])
+			b.sweepAll(ctx)
+		case more := <-b.unused:
+			if unused = append(unused, more...); soon == nil {
+				soon = time.After(removePause)
 			}
+		case <-soon:
+			for flushed := b.flushed(); flushed && len(unused) > 0 && ctx.Err() == nil; unused = unused[1:] {
+				b.remove(ctx, unused[0])
+			}
+			unused, soon = nil, nil
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (b *blobs) sweepOnce(ctx context.Context) error {
+func (b *blobs) sweepAll(ctx context.Context) {
 	before := time.Now().Add(-time.Hour) // by then a commit has recorded everything that was put
 	known, err := b.digests(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = b.artifacts.Sweep(ctx, before, func(d string) bool { return known[d] })
 	}
-	_, err = b.artifacts.Sweep(ctx, before, func(d string) bool { return known[d] })
-	return err
+	if err != nil && ctx.Err() == nil {
+		b.log.Error("sweep artifacts", "error", err)
+	}
 }
 
 // digests returns what sessions refer to: in their logs, and in their checkpoints.

@@ -40,6 +40,7 @@ type Store struct {
 	rw          *sql.DB
 	ro          *reader
 	lock        *flock.Flock // nil for a guest
+	logPath     string       // of SQLite's write-ahead log
 	writer      *writer
 	checkpoints *checkpointer
 	once        sync.Once
@@ -102,7 +103,7 @@ func open(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the database: %w", err), rw.Close(), ro.Close())
 	}
-	s := &Store{rw: rw, ro: newReader(ro), checkpoints: newCheckpointer(moving, log)}
+	s := &Store{rw: rw, ro: newReader(ro), checkpoints: newCheckpointer(moving, log), logPath: path + "-wal"}
 	if s.writer, err = newWriter(rw, s.checkpoints.due, log); err != nil {
 		return nil, errors.Join(err, s.checkpoints.close(), rw.Close(), ro.Close())
 	}
@@ -147,6 +148,18 @@ func migrate(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("migrate the database: %w", err)
 	}
 	return nil
+}
+
+// Sync flushes to the disk what has been committed, so that no power failure takes it back. It waits for the disk.
+func (s *Store) Sync() error {
+	f, err := os.Open(s.logPath) // what is no longer in the log was flushed when SQLite moved it
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("flush the database: %w", err)
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // Close commits what is queued and closes the database. It is idempotent.

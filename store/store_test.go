@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -171,6 +172,23 @@ func TestCommittedRunsBeforeDoReturnsAndInOrder(t *testing.T) {
 	}
 	if len(order) != 50 {
 		t.Errorf("%d of 50 were told", len(order))
+	}
+}
+
+func TestSyncFlushesALogThatIsThere(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	if info, err := os.Stat(filepath.Join(dir, "talaria.db-wal")); err != nil || info.Size() == 0 {
+		t.Fatalf("there is no log: %v", err)
+	}
+	if err := s.Sync(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil { // which removes the log
+		t.Fatal(err)
+	}
+	if err := s.Sync(); err != nil {
+		t.Errorf("without a log: %v", err)
 	}
 }
 
