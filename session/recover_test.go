@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,6 +56,52 @@ func TestAPowerFailureThatCutsABodyShortEndsTheLogBeforeIt(t *testing.T) {
 	}
 	if e := wait(t, s, id); e.Status != api.StatusDied || len(e.Outputs) == 0 {
 		t.Errorf("the execution is %+v", e)
+	}
+}
+
+// A file that has not changed is not read again, unless its blob is lost.
+func TestACheckpointAfterAPowerFailureHasWhatEarlierOnesLost(t *testing.T) {
+	r := scripted(t, nil)
+	s := r.session(api.SessionRequest{ID: ptr("x")})
+	execute(t, s, "print before")
+	for _, name := range []string{"gone", "short", "fine"} {
+		if _, _, err := s.Files().Put(t.Context(), name, strings.NewReader("contents of "+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	take := func() api.Checkpoint {
+		t.Helper()
+		made, err := s.Checkpoint(t.Context(), api.CheckpointRequest{Level: ptr(api.CheckpointFiles)})
+		if err != nil || len(made.NotSaved) > 0 {
+			t.Fatalf("%+v, %v", made, err)
+		}
+		return made
+	}
+	take()
+	r.boot = "another boot"
+	r.crash()
+	blob := func(name string) string {
+		digest := digestOf("contents of " + name)
+		return filepath.Join(r.dir, "artifacts", digest[:2], digest[2:])
+	}
+	if err := errors.Join(os.Remove(blob("gone")), os.Truncate(blob("short"), 0)); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	s, err := r.Get("ann", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Release()
+	made := take()
+	for _, name := range []string{"gone", "short", "fine"} {
+		if err := s.Files().Delete(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done, err := s.Rollback(t.Context(), api.RollbackRequest{CheckpointID: &made.ID, What: ptr(api.RollbackFiles)})
+	if err != nil || len(done.NotRestored) > 0 {
+		t.Errorf("%+v, %v", done.NotRestored, err)
 	}
 }
 

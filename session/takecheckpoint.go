@@ -351,6 +351,12 @@ func (s *Session) capture(ctx context.Context, hold *artifacts.Hold, kept []stor
 		if err := previous.UnmarshalBinary(kept[0].Manifest); err != nil {
 			s.log.Warn("the newest checkpoint cannot be read; all files are read again", "error", err)
 			previous = nil
+		} else {
+			for i := range previous.Entries { // a power failure may have lost some of its blobs
+				if e := &previous.Entries[i]; e.Digest != "" && s.m.cfg.Artifacts.Size(e.Digest) != e.Size {
+					e.Digest = ""
+				}
+			}
 		}
 	}
 	return s.dir.Capture(ctx, previous, s.boundedKeep(func(ctx context.Context, f *os.File, e workspace.Entry) (string, error) {
