@@ -61,16 +61,6 @@ func (b *blobs) read(sha256 string, size int64) ([]byte, error) {
 	return data, err
 }
 
-// removeUnused removes the blobs that no session refers to.
-func (b *blobs) removeUnused(ctx context.Context, digests []string) {
-	if len(digests) == 0 || !b.flushed() {
-		return
-	}
-	for _, d := range digests {
-		b.remove(ctx, d)
-	}
-}
-
 // flushed reports that no power failure takes back what was committed, such as the end of a reference: then its blob may go. Otherwise
 // the blobs are left to sweep.
 func (b *blobs) flushed() bool {

@@ -167,6 +167,6 @@ func (m *Manager) forget(ctx context.Context, n int64) error {
 	if err != nil {
 		return fmt.Errorf("remove a deleted session: %w", err)
 	}
-	m.blobs.removeUnused(ctx, digests)
+	m.blobs.removeSoon(digests)
 	return nil
 }

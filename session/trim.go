@@ -32,7 +32,7 @@ func (j *Journal) trim(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		j.blobs.removeUnused(ctx, unused)
+		j.blobs.removeSoon(unused)
 	}
 	for ctx.Err() == nil {
 		_, excess := j.excess()
@@ -92,6 +92,6 @@ func (j *Journal) dropOldVersions(ctx context.Context, excess int64) (freed int6
 	if err := j.commit(context.WithoutCancel(ctx), change{drops: digests}); err != nil {
 		return 0, err
 	}
-	j.blobs.removeUnused(ctx, digests)
+	j.blobs.removeSoon(digests)
 	return freed, nil
 }
