@@ -6,12 +6,12 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"talaria/api"
 	"talaria/artifacts"
 	"talaria/kernel/disk"
+	"talaria/kernel/kerneltest"
 	"talaria/session"
 )
 
@@ -39,18 +39,11 @@ func heldBack(t *testing.T, dir string) (blocks int64) {
 }
 
 // smallDisk puts the sessions on a small disk, of which a quarter is the reserve.
-func smallDisk(t *testing.T, cfg *session.Config) (dir string) {
+func smallDisk(t *testing.T, cfg *session.Config) string {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("only root can mount a small file system")
-	}
-	dir = cfg.SessionsDir
-	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=64m"); err != nil {
-		t.Skip("this machine mounts no small file system: ", err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	kerneltest.SmallDisk(t, cfg.SessionsDir, 64<<20)
 	cfg.DiskReserve = 16 << 20
-	return dir
+	return cfg.SessionsDir
 }
 
 // fill uses up a part of the reserve and returns when the server knows, and so does empty, which undoes it.

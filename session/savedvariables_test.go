@@ -7,11 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"talaria/api"
 	"talaria/kernel/command"
+	"talaria/kernel/kerneltest"
 	"talaria/kernel/record"
 	"talaria/session"
 	"talaria/store"
@@ -129,15 +129,9 @@ func (h *fullHost) Do(ctx context.Context, key record.Key, c command.Command) (a
 }
 
 func TestAnIdleKernelStaysWhileItsWorkspaceIsFull(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can mount a small file system")
-	}
 	host := new(fullHost)
 	r := newRig(t, echo, func(cfg *session.Config) {
-		if err := syscall.Mount("none", cfg.SessionsDir, "tmpfs", 0, "size=8m"); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = syscall.Unmount(cfg.SessionsDir, syscall.MNT_DETACH) })
+		kerneltest.SmallDisk(t, cfg.SessionsDir, 8<<20)
 		host.Host, host.dir = cfg.Host, cfg.SessionsDir
 		cfg.Host, cfg.OnIdle, cfg.DiskReserve = host, api.OnIdleHibernate, 1
 	})
